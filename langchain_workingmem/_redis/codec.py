@@ -29,6 +29,7 @@ from langchain_workingmem._text.messages import (
     structured_text,
     weight_of,
     words_digest,
+    words_in,
 )
 from langchain_workingmem._text.unicode import count_tokens, spans, to_utf8
 from langchain_workingmem._text.values import MAX_DEPTH, TOO_DEEP, check_depth, problems_in
@@ -151,7 +152,7 @@ def _without_chunks(message: BaseMessage) -> BaseMessage:
 def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: bool = False) -> Draft:
     """Prepare one message with an id."""
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
-    text = to_utf8(structured_text(message) if structured else str(message.text))
+    text = to_utf8(structured_text(message) if structured else words_in(message))
     labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
     words = words_digest(message, structured=structured)
     is_from_memory = message.type == "tool" and is_memory_tool(message.name)

@@ -94,6 +94,11 @@ def attachments(message: BaseMessage) -> list[str]:
 _DIGITS = 12  # of the digest: 48 bits, enough within one thread
 
 
+def words_in(message: BaseMessage) -> str:
+    """Return the text of a message; LangChain's own `text` runs three functions more, and a turn asks often."""
+    return message.content if isinstance(message.content, str) else str(message.text)
+
+
 def has_content(message: BaseMessage) -> bool:
     """Tell whether a message holds content that a provider would accept."""
     if isinstance(message.content, str):
@@ -153,7 +158,7 @@ def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
     kind, content = "as" if structured else talk_kind(message), message.content
     if not kind or not (structured or (content.strip() if isinstance(content, str) else has_content(message))):
         return ""
-    text = (structured_text(message) if structured else str(message.text)).strip()
+    text = (structured_text(message) if structured else words_in(message)).strip()
     if kind == "q" and not isinstance(content, str):
         blocks = [block for block in content if isinstance(block, dict) and block.get("type") != "text"]
         text = f"{text}\0{(canonical(blocks) or b'').decode()}" if blocks else text

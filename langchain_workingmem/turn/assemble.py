@@ -24,6 +24,7 @@ from langchain_workingmem._text.messages import (
     structured_text,
     talk_kind,
     weight_of,
+    words_in,
 )
 from langchain_workingmem._text.sending import Marks, headed_groups, provider_valid, with_calls
 from langchain_workingmem._text.unicode import is_utf8
@@ -127,7 +128,7 @@ def assemble(
     stored = {facts.seq: facts.id for facts in (turn.known.facts if turn.known else ())}
     ids = {stored.get(turn.seqs.get(message.id or "", -1), message.id) for message in conversation}
     seen_ids = frozenset(id for id in ids if id and (id.isascii() or is_utf8(id)))
-    text = "" if question_at is None else str(conversation[question_at].text).strip()
+    text = "" if question_at is None else words_in(conversation[question_at]).strip()
     state.shown_messages.put(turn.thread_id, ShownMessages(seen_ids, text))
     if turn.working_memory is not None:
         state.shown_documents.put((turn.thread_id, turn.working_memory.key), ShownDocument(turn.working_memory.text))

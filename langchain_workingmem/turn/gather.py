@@ -21,7 +21,7 @@ from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent, wing
-from langchain_workingmem._text.messages import structured_answers, words_digest
+from langchain_workingmem._text.messages import structured_answers, words_digest, words_in
 from langchain_workingmem._text.sending import MARK, Marks, provider_valid
 from langchain_workingmem.history.follow import Entry, Known, follow, last_question, turn_start
 from langchain_workingmem.history.read import with_media
@@ -210,7 +210,7 @@ def _query_of(
     if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
         state.recalling  # noqa: B018 - raises, because recall is off
     user_message = question(turn.messages)
-    text = "" if user_message is None else str(user_message.text)
+    text = "" if user_message is None else words_in(user_message)
     if state.recall is None or turn.is_private or not text.strip():
         return None
     where: Any = {"thread_id": turn.thread_id, "user_id": turn.user_id, "thread_filters": state.thread_filters}
@@ -330,7 +330,7 @@ def _recalled(
     hidden_seqs = {*turn.followed.drop, *(turn.seqs[id] for id in shown_ids if id in turn.seqs)}
 
     # what the user said before; a question that was asked twice follows up what stood before it
-    said = (str(message.text) for message in reversed((*turn.history, *turn.messages)) if is_users(message))
+    said = (words_in(message) for message in reversed((*turn.history, *turn.messages)) if is_users(message))
     before = next((text for text in said if text.strip() and text != query.text), "")
     hidden = (encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
     result = yield from traced(recall_for_turn(core, query, ranking, hidden, before, extra), query.text)
