@@ -37,7 +37,7 @@ from langchain_workingmem.errors import OptionError, RedisReplyError
 from langchain_workingmem.models import StoredMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from langchain_core.messages import MessageLikeRepresentation
 
@@ -201,19 +201,9 @@ _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
     """Return a message as JSON without its first brace, and its long strings; `OptionError` if nothing can read it."""
     try:
-        data, media, paths = _filled(message.model_dump(warnings=False)), list[str](), list[list[Any]]()
-        is_plain = data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str
-        if not is_plain:
-            usage = data.get("usage_metadata")
-            if usage is not None:  # some providers leave numbers out
-                data["usage_metadata"] = {**usage, **{name: usage.get(name) or 0 for name in _COUNTS}}
-            data = _filled(KINDS[message.type](**data).model_dump(warnings=False))  # LangChain checks what was changed
-            for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):
-                if name == "artifact":
-                    del data[name]
-                else:
-                    data[name] = {key: item for key, item in data[name].items() if _is_json({key: item})}
-                _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
+        data, media, paths = _filled({**vars(message), **(message.model_extra or {})}), list[str](), list[list[Any]]()
+        if not (data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str):
+            data = _checked(message)
             for name in ("content", "artifact"):
                 _take_media(data.get(name), [name], media, paths)
         record = {"type": message.type, "kind": kind, **({"media": paths} if paths else {}), "data": data}
@@ -222,13 +212,29 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
         raise _unstorable(message, error) from error
 
 
-def _filled(data: dict[str, Any]) -> dict[str, Any]:
+def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a message that are not empty, without its type; content and artifact may be empty."""
     return {
         key: value
         for key, value in data.items()
         if key != "type" and value is not None and (key in _STORED_EMPTY or not isinstance(value, _BOXES) or value)
     }
+
+
+def _checked(message: BaseMessage) -> dict[str, Any]:
+    """Return the fields of a message that LangChain can read back, without what is not JSON."""
+    data = _filled(message.model_dump(warnings=False))
+    usage = data.get("usage_metadata")
+    if usage is not None:  # some providers leave numbers out
+        data["usage_metadata"] = {**usage, **{name: usage.get(name) or 0 for name in _COUNTS}}
+    data = _filled(KINDS[message.type](**data).model_dump(warnings=False))  # LangChain checks what was changed
+    for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):
+        if name == "artifact":
+            del data[name]
+        else:
+            data[name] = {key: item for key, item in data[name].items() if _is_json({key: item})}
+        _log.warning("message %s: what is not JSON in its %s was not stored", message.id, name)
+    return data
 
 
 def _is_json(value: dict[Any, Any]) -> bool:
