@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, HumanMessage, ToolCall, ToolMessage
 
-from langchain_workingmem._text.messages import acceptable_name, has_content, talk_kind, tool_call_ids
+from langchain_workingmem._text.messages import acceptable_name, has_content, tool_call_ids
 from langchain_workingmem._text.unicode import in_texts, to_utf8
 from langchain_workingmem._text.values import canonical
 from langchain_workingmem.errors import OptionError
@@ -145,7 +145,10 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
             if answers := unanswered.pop(call_id, None):
                 answers[call_id] = message
             continue
-        calls = [] if talk_kind(message) else tool_call_ids(message)
+        may_call = isinstance(message, AIMessage) and (
+            message.tool_calls or message.invalid_tool_calls or message.additional_kwargs
+        )
+        calls = tool_call_ids(message) if may_call else []
         answers = dict.fromkeys(calls)
         heads.append((message, answers))
         if len(answers) == len(calls):  # the same id for two calls cannot be answered
