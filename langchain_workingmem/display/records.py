@@ -50,9 +50,12 @@ def _(result: models.RecallResult) -> Picture:
     for row in result.rows:
         rank = ranks.get((row.thread_id, row.message.id), 0)
         similarity = f"{result.hits[rank - 1].similarity:.2f}" if rank else ""
-        thread = {"thread": label(titles.get(row.thread_id) or row.thread_id)}
-        time = {f"time ({clock()})": minutes(row.stored_at)}
-        rows.append(thread | time | _spoken(row.message) | {"rank": f"{rank or ''}", "similarity": similarity})
+        thread = label(titles.get(row.thread_id) or row.thread_id)
+        rows.append(
+            {"thread": thread, f"time ({clock()})": minutes(row.stored_at)}
+            | _spoken(row.message)
+            | {"rank": f"{rank or ''}", "similarity": similarity}
+        )
     return Picture(counted(len(result.hits), "hit"), {}, Table(rows))
 
 
