@@ -45,17 +45,13 @@ def _(result: models.RecallResult) -> Picture:
     if not result.hits:
         return Picture("Nothing was recalled", {})
     ranks = {(hit.thread_id, hit.message.id): rank for rank, hit in enumerate(result.hits, 1)}
-    titles = {hit.thread_id: hit.thread_title for hit in result.hits}
-    rows = []
+    titles, rows = {hit.thread_id: hit.thread_title for hit in result.hits}, []
     for row in result.rows:
         rank = ranks.get((row.thread_id, row.message.id), 0)
         similarity = f"{result.hits[rank - 1].similarity:.2f}" if rank else ""
         thread = label(titles.get(row.thread_id) or row.thread_id)
-        rows.append(
-            {"thread": thread, f"time ({clock()})": minutes(row.stored_at)}
-            | _spoken(row.message)
-            | {"rank": f"{rank or ''}", "similarity": similarity}
-        )
+        place = {"thread": thread, f"time ({clock()})": minutes(row.stored_at)}
+        rows.append(place | _spoken(row.message) | {"rank": f"{rank or ''}", "similarity": similarity})
     return Picture(counted(len(result.hits), "hit"), {}, Table(rows))
 
 
