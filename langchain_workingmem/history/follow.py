@@ -179,7 +179,8 @@ class _Comparison:
         versions = [self.versions.get(self.known.aliases.get(entry.id or "", entry.id), []) for entry in entries]
         for index, stored in enumerate(versions):
             if entries[index].words == AS_STORED:  # a copy that shows less, such as one whose pictures are named
-                self.entries[index] = entries[index]._replace(words=stored[0].spoken if stored else "")
+                words = stored[0].spoken if stored else ""
+                self.entries[index] = entries[index]._replace(words=words, letter=words[:1])
         self.question_at = last_question(self.entries)
         asked = versions[self.question_at] if self.question_at >= 0 else []
         question_seq = next((fact.seq for fact in asked), self.known.next_seq)
@@ -242,12 +243,9 @@ class _Comparison:
         matched = {index: fact for index, fact in self.by_id.items() if index != last or not edit}
         if self.kind == "part":
             return matched
-        if (
-            self.kind == "list"
-            and self.current
-            and [entry[:2] for entry in entries] == [(None, self.current[-1].spoken)]
-        ):
-            return {0: self.current[-1]}  # asked again, as nobody has answered
+        newest = self.current[-1:]
+        if self.kind == "list" and newest and [entry[:2] for entry in entries] == [(None, newest[0].spoken)]:
+            return {0: newest[0]}  # asked again, as nobody has answered
         if placed := matched.keys() - self.reminders:
             matched |= self._agreement(min(placed), matched[min(placed)])
         matched = self._match_in_front(matched, last)
