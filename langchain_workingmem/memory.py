@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage
 
 from langchain_workingmem._engine.calls import chat_model_by_name
 from langchain_workingmem._redis.keys import Keys
-from langchain_workingmem._redis.state import WINGS, Core, MemoryState, SetUpOnEntry, operation, twin, wing
+from langchain_workingmem._redis.state import Core, MemoryState, SetUpOnEntry, operation, twin
 from langchain_workingmem.checks import check_ttl, check_type, check_zone, one_of
 from langchain_workingmem.errors import EmbeddingError, OptionError
 from langchain_workingmem.history import History
@@ -60,11 +60,6 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import Ids, RecallArguments, TimeZone
 
 _log = logging.getLogger("langchain_workingmem")
-WINGS.update(
-    files="langchain_workingmem.files.archive",
-    keeping="langchain_workingmem.keeping",
-    observations="langchain_workingmem.observations.wing",
-)
 
 
 class Memory(SetUpOnEntry):
@@ -167,7 +162,9 @@ class Memory(SetUpOnEntry):
         runs: Any = {"runner": runner, "async_runner": async_runner}
         self._core = core = Core(state=state, new_id=partial(token_hex, 16), on_error=on_error, **runs)
         if working_memory is not None and working_memory.keeper is not None:
-            wing("keeping").install(state)
+            from langchain_workingmem import keeping
+
+            keeping.install(state)
         self.threads = Threads(core)
         self.history = History(core)
         self.recall = Recall(core)

@@ -176,7 +176,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
         def ask() -> Plan[Any]:
             model_call = partial(handler, self._with_memory(request, call, turn))
-            return (yield from Call(model_call, model_call))
+            return (yield from Call(model_call, model_call))  # async agents pass a handler that is to be awaited
 
         try:
             try:

@@ -131,7 +131,9 @@ class Indexes:
     dims: int | None = None  # of the vector index, once it is known to exist
     dtype: NumberType = "float16"  # of its numbers, likewise
     digest: str = ""  # of the settings of vectors, likewise
-    scale: float | None = None  # from which on a similarity tells something, where that was learned for this model
+    learned_floor: float | None = (
+        None  # from which on a similarity tells something, where that was learned for this model
+    )
 
     def ready(self) -> Plan[None]:
         """Create the index of threads if needed: the round trips of `ensure_index` the first time, none later."""
@@ -187,8 +189,8 @@ class Indexes:
         if self.create:
             yield from self._check_engine()
         key, wanted = self.keys.vectors_settings, self.index_settings(dims)
-        beside = ("GET", self.keys.vectors_scale), ("EXISTS", key)
-        stored, scale, existed = yield from register_index_settings(key, wanted, *beside, create=self.create)
+        beside = ("GET", self.keys.vectors_floor), ("EXISTS", key)
+        stored, floor, existed = yield from register_index_settings(key, wanted, *beside, create=self.create)
         if stored is None:
             raise no_index(f"there is no index {self.keys.vectors_index!r}")
         self.check_index_settings(stored, dims)
@@ -202,8 +204,8 @@ class Indexes:
             command = aggregate(self.keys.threads_index, "*", *with_messages)
             if not existed and rows_of((yield from self.search(command))[0]):
                 _log.warning("recall is new, and older messages have no vectors: memory.recall.reindex() adds them")
-        if scale and (learned := json.loads(scale))["model"] == self.model:
-            self.scale = learned["floor"]
+        if floor and (learned := json.loads(floor))["model"] == self.model:
+            self.learned_floor = learned["floor"]
         self.digest, self.dims, self.dtype = self.digest_of(stored), dims, stored["datatype"]
 
     def _check_engine(self) -> Plan[None]:

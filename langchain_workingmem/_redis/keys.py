@@ -77,10 +77,7 @@ class ThreadKeys(NamedTuple):
 
 
 class UserKeys(NamedTuple):
-    """The keys of one user beside its threads, wings' data too: deletion and export walk them.
-
-    The first three are those of its working memory, as scripts take them.
-    """
+    """The keys of one user beside its threads, wings' data too: deletion and export walk them."""
 
     tombstone: str  # STRING
     memory: str  # HASH: working memory
@@ -92,6 +89,11 @@ class UserKeys(NamedTuple):
     texts: str  # HASH
     notes: str  # HASH
     done: str  # HASH: calls done
+
+    @property
+    def of_memory(self) -> tuple[str, str, str]:
+        """Return the tombstone, and the keys of its working memory."""
+        return self.tombstone, self.memory, self.revisions
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -115,7 +117,7 @@ class Keys:
         self.threads_index = f"{prefix}:threads"
         self.vectors_index = f"{prefix}:vectors"
         self.vectors_settings = f"{prefix}:vectors:settings"  # STRING: the options of that index (JSON)
-        self.vectors_scale = f"{prefix}:vectors:scale"  # STRING: which similarities of its model tell something (JSON)
+        self.vectors_floor = f"{prefix}:vectors:floor"  # STRING: which similarities of its model tell something (JSON)
         self.items_index = f"{prefix}:items"
         self.item_vectors_index = f"{prefix}:item-vectors"
         self.item_vectors_settings = f"{prefix}:item-vectors:settings"

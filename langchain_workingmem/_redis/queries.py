@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     # redisvl is slow to import, so it is imported where a command is built
     from redisvl.query import BaseQuery
-    from redisvl.query.filter import FilterExpression
 
     from langchain_workingmem._engine.plan import Argument, Command
     from langchain_workingmem._redis.keys import Keys
@@ -221,9 +220,9 @@ def count_search(index: str, where: str) -> Command:
     return _search(index, CountQuery(where))
 
 
-def aggregate(index: str, where: FilterExpression | str, *steps: Argument) -> Command:
+def aggregate(index: str, where: str, *steps: Argument) -> Command:
     """Build FT.AGGREGATE, which has no cap on the number of results."""
-    return ("FT.AGGREGATE", index, str(where), *steps, *_NO_TIMEOUT, "DIALECT", 2)
+    return ("FT.AGGREGATE", index, where, *steps, *_NO_TIMEOUT, "DIALECT", 2)
 
 
 def _search(index: str, query: BaseQuery, *rest: Argument) -> Command:

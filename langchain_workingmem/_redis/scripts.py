@@ -60,7 +60,7 @@ class Script:
     def on(self, keys: Sequence[str], /, *arguments: Argument, **head: Any) -> Command:
         """Build the call of a script over a thread; what is None is left out of its head."""
         fields = {name: value for name, value in head.items() if value is not None}
-        return ("EVALSHA", self.sha, len(keys), *keys, orjson.dumps(fields), *arguments)
+        return self.call(keys, orjson.dumps(fields), *arguments)
 
 
 READ, PAGE = Script("read", *READING), Script("page", *READING)

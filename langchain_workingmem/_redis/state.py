@@ -6,7 +6,6 @@ import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import cached_property, partial, wraps
-from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast
 
@@ -33,7 +32,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 R = TypeVar("R")
 
-MOST_ENTRIES = 1000  # entries
+MOST_ENTRIES = 1000  # of a `Recent`
 MOST_USERS = 10_000  # whose authors are remembered
 
 
@@ -76,21 +75,11 @@ class Recent(Generic[K, V]):
             return self._entries.pop(key, None)
 
 
-WINGS: dict[str, str] = {}  # modules by the name of the wing, from memory.py; imported where their data are met
-
-
-def wing(name: str) -> Any:
-    """Return the module of a wing, whose functions delete, export and merge what it keeps of a user."""
-    return import_module(WINGS[name])
-
-
 class Part:
     """What takes part in a turn (`Turn`) beside history, recall and working memory; it adds itself to `parts`."""
 
     follows = False  # works on the messages of a running agent: they are saved before each call of the model
-
-    def narrow(self, head: dict[str, Any]) -> None:
-        """Change what `read.lua` reads of the history."""
+    covers: str | None = None  # the kind of rows that stand for messages: the history leaves these out
 
     def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
         """Return what is read beside the history, in the same round trip."""
@@ -176,7 +165,9 @@ class MemoryState:
     secret: bytes | None = field(default=None, repr=False)  # of marks; None until the layout was checked
     closed: bool = False  # then calls raise, and a long background plan ends after what it is doing
     parts: list[Part] = field(default_factory=list)
-    done: dict[str, object] = field(default_factory=dict)  # what is done once in a process
+    claims: dict[str, object] = field(
+        default_factory=dict
+    )  # what is done once in a process, or by one caller at a time
     authors: Recent[str, frozenset[str]] = field(default_factory=partial(Recent, MOST_USERS))  # of each user, as tags
     shown_documents: ShownDocuments = field(default_factory=ShownDocuments)
     shown_messages: Recent[str | None, ShownMessages] = field(default_factory=Recent)  # by thread, the last ones
@@ -193,9 +184,13 @@ class MemoryState:
         return cast("R", self._local.setdefault(kind, kind()) if kept is None else kept)  # several threads may ask
 
     def claim(self, what: str) -> bool:
-        """Claim what is done once in a process; False if somebody has claimed it."""
+        """Claim what is done once in a process, or until its `release`; False if somebody has claimed it."""
         token = object()
-        return self.done.setdefault(what, token) is token  # in one step, as several threads may ask
+        return self.claims.setdefault(what, token) is token  # in one step, as several threads may ask
+
+    def release(self, what: str) -> None:
+        """Let others claim it."""
+        self.claims.pop(what, None)
 
     @cached_property
     def recalling(self) -> RecallOptions:

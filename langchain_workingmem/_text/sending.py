@@ -42,7 +42,7 @@ def as_shown(message: BaseMessage, data: dict[str, Any], content: str) -> BaseMe
     """Copy a message as reference data that memory shows beside the conversation: nobody saves it."""
     extras = {**message.additional_kwargs, "lc_source": SOURCE, "lc_data": data}
     copy = message.model_copy(update={"additional_kwargs": extras, "content": content})
-    return Marks(next(iter(SECRETS), b""), "", "").inserted(copy)
+    return Marks(next(iter(SECRETS), b""), "", "").inserted(copy)  # any secret of this process is believed here
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +81,7 @@ class Marks:
         return frozenset(seq for message in marked for seq in (self._read(message) or {}).get("left_out") or ())
 
     def unmarked(self, messages: Iterable[BaseMessage], *, own: bool = False) -> list[BaseMessage]:
-        """Return messages as they were before memory changed them, without those that memory has put in.
-
-        `own`: as they were before this memory changed them: what another one here has made of them stays.
-        """
+        """Return messages as before memory changed them, without what it put in; all, as before this one did, if `own`."""
         originals = list["BaseMessage"]()
         for message in messages:
             kept = self._read(message, own=own) if MARK in message.additional_kwargs else {}

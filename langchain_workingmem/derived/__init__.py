@@ -121,7 +121,7 @@ class Change:
 
     kind: str
     heads: dict[int, Head]  # of all rows of the thread
-    shown: set[int]  # ids in both views of the kind
+    shown: set[int]  # ids in either view of the kind
     last_id: int
     places: list[int]  # seqs of the messages around those that are covered, rising
     bodies: dict[int, str] = field(default_factory=dict)  # of new rows
@@ -234,7 +234,7 @@ class ThreadRows(NamedTuple):
         clear: bool = False,
         activate: bool = False,
     ) -> Plan[list[int] | None]:
-        """Write rows; return the id of each, 0 where a message is covered. None: messages were deleted since `read`.
+        """Write rows; return the id of each, 0 as in `Change.add`. None: messages were deleted since `read`.
 
         If the first row is refused, nothing is done and [] returned, unless this call wrote it, and the reply was lost.
         `drop`: ids of rows; `clear` drops all; `activate` shows what waits. Two round trips, again if others write.
@@ -345,12 +345,6 @@ def read_threads(
         with suppress(ThreadOwnershipError):
             rows[id] = learn(*answers[id])
     return rows
-
-
-def noting_deleted(state: MemoryState, user_id: str, thread_id: str) -> list[Command]:
-    """Note at a user that a thread is deleted: what is listed and missing has only expired."""
-    tag = encode(thread_id)
-    return [("ZREM", state.keys.rows_of_user(user_id, kind), tag) for kind in ROW_KINDS]
 
 
 def note_given(state: MemoryState, thread_id: str, owner: str, to: str) -> Plan[None]:

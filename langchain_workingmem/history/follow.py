@@ -71,6 +71,11 @@ class Known:
     written: frozenset[int] = frozenset()  # seqs that the caller has written in between
     branch: Followed | None = None  # what `follow` said in the context of this turn, whose list was perhaps longer
 
+    @property
+    def is_saved(self) -> bool:
+        """Tell whether the turn is saved for which it was read."""
+        return self.next_seq_when_saved < inf
+
     def could_see(self, facts: Facts) -> bool:
         """Tell whether the caller could know of a message: nobody else has stored it while its turn was made."""
         return facts.seq in self.written or not self.next_seq_when_read <= facts.seq < self.next_seq_when_saved
@@ -221,6 +226,12 @@ class _Comparison:
         return reminders
 
     @cached_property
+    def has_lost_its_past(self) -> bool:
+        """Whether a state begins with its last turn, though something was said before that: its checkpoints are lost."""
+        first = min(self.versions[self.by_id[min(self.by_id)].id], key=lambda fact: fact.seq)  # before it was edited
+        return self.kind == "state" and self.turn_at <= min(self.by_id) and first.total_tokens > first.tokens
+
+    @cached_property
     def edited_question(self) -> Facts | None:
         """The last message with a stored id, if it is a question and begins a branch: edited, or its state was lost."""
         index = max(self.by_id, default=-1)
@@ -229,12 +240,6 @@ class _Comparison:
         behind = (fact for fact in self.current if fact.seq > self.by_id[index].seq and not fact.is_from_program)
         is_asked_again = self.has_lost_its_past and any(map(self.known.could_see, behind))
         return self.by_id[index] if index in self.edited or is_asked_again else None
-
-    @cached_property
-    def has_lost_its_past(self) -> bool:
-        """Whether a state begins with its last turn, though something was said before that: its checkpoints are lost."""
-        first = min(self.versions[self.by_id[min(self.by_id)].id], key=lambda fact: fact.seq)  # before it was edited
-        return self.kind == "state" and self.turn_at <= min(self.by_id) and first.total_tokens > first.tokens
 
     @cached_property
     def matched(self) -> dict[int, Facts]:

@@ -6,7 +6,6 @@ import logging
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from langchain_workingmem._engine.plan import Plan, Spawn, compute, jittered, send
@@ -231,7 +230,7 @@ def save_turn(
     created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
     is_new_turn = known is None and kind != "state" and is_one_turn(entries)
-    is_fresh = known is not None and known.next_seq_when_saved == inf
+    is_fresh = known is not None and not known.is_saved
     known = known if is_new_turn or is_fresh else (yield from _read(state, (thread_id, user_id), entries, known))
     for attempt in range(ATTEMPTS):
         if known is not None:

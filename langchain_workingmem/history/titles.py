@@ -50,7 +50,7 @@ def schedule(
             _log.warning("no model for the title of thread %r: pass TitleOptions(model=...)", thread_id)
     elif state.claim(task):
         plan = _name(state, options, chosen, thread_id, user_id, task)
-        yield Spawn(plan, lost=partial(state.done.pop, task, None), task="title")
+        yield Spawn(plan, lost=partial(state.release, task), task="title")
 
 
 def _name(
@@ -74,7 +74,7 @@ def _name(
     except WorkingMemError as error:
         _log.warning("thread %r has no title yet: %s", thread_id, error)
     finally:
-        state.done.pop(task, None)
+        state.release(task)
 
 
 def clean(answer: str, max_chars: int) -> str:

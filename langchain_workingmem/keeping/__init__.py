@@ -13,12 +13,24 @@ from langchain_workingmem._redis.state import Part
 from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.derived import Rows, ThreadRows
 from langchain_workingmem.errors import OptionError, ThreadConflictError, ThreadNotFoundError
-from langchain_workingmem.keeping.document import KIND, Body, KeeperNotes, said_by_path, with_changes_of_others
-from langchain_workingmem.keeping.document import notes_from_archive as notes_from_archive
+from langchain_workingmem.keeping.document import (
+    KIND,
+    Body,
+    KeeperNotes,
+    notes_from_archive,
+    said_by_path,
+    with_changes_of_others,
+)
 from langchain_workingmem.keeping.document import without_rows as _without_rows
 from langchain_workingmem.keeping.keeper import Keeper
-from langchain_workingmem.keeping.renewal import form_of, read_sources, renew, renew_later, source_commands
-from langchain_workingmem.keeping.renewal import with_living_sources as with_living_sources
+from langchain_workingmem.keeping.renewal import (
+    form_of,
+    read_sources,
+    renew,
+    renew_later,
+    source_commands,
+    with_living_sources,
+)
 from langchain_workingmem.models import KeeperReport, WorkingMemoryValue, unknown_path
 from langchain_workingmem.working_memory.store import ScopeKey, find_scope_key, read_commands, read_state
 
@@ -30,6 +42,19 @@ if TYPE_CHECKING:
     from langchain_workingmem.models import WorkingMemoryState
     from langchain_workingmem.turn.assemble import Turn
 
+__all__ = [
+    "Body",
+    "Keeping",
+    "install",
+    "keep",
+    "notes_for_copy",
+    "notes_from_archive",
+    "read",
+    "renew_later",
+    "undo",
+    "with_living_sources",
+    "without_rows",
+]
 _ATTEMPTS = 5  # of a change that meets deletions in the thread
 
 
@@ -131,9 +156,6 @@ def undo(state: MemoryState, thread_id: str | None, user_id: str | None, path: s
             yield from renew(state, scope_key, cuts=False)  # no message has gone
             return (yield from read(state, thread_id, user_id))
     raise ThreadConflictError(last.thread)
-
-
-__all__ = ["Body", "Keeping", "install", "keep", "read", "renew_later", "undo", "with_living_sources", "without_rows"]
 
 
 def without_rows(text: str, notes: str | None) -> str:

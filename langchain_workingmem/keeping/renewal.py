@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -40,11 +40,8 @@ ATTEMPTS = 20  # of a write, where other writers are faster
 _log = logging.getLogger("langchain_workingmem")
 
 
-@dataclass(slots=True)
-class _Threads:
+class _Threads(Recent[str, list[str]]):
     """From which threads the documents were made that this process has read, by key."""
-
-    of: Recent[str, list[str]] = field(default_factory=Recent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ def source_commands(state: MemoryState, scope_key: ScopeKey) -> list[Command]:
     """Return the commands that read the rows of a document, as far as this process knows where they lie."""
     if scope_key.thread_id is not None:
         return [ThreadRows(state, scope_key.thread_id, scope_key.user_id, KIND).show()]
-    return thread_commands(state, scope_key.user_id or "", KIND, state.local(_Threads).of.get(scope_key.key) or ())
+    return thread_commands(state, scope_key.user_id or "", KIND, state.local(_Threads).get(scope_key.key) or ())
 
 
 def read_sources(
@@ -86,7 +83,7 @@ def read_sources(
         nonlocal skipped
         chosen = [id for index, id in enumerate(ids) if every or index < NEWEST or id in holding]
         skipped = frozenset(ids) - {*chosen}
-        state.local(_Threads).of.put(scope_key.key, chosen)
+        state.local(_Threads).put(scope_key.key, chosen)
         return chosen
 
     by_thread = yield from read_threads(state, scope_key.user_id or "", KIND, commands, replies, choose)

@@ -46,14 +46,10 @@ class _Logs:
 class Observing(Part):
     """The part of a turn that shows the log."""
 
-    follows = True
+    follows, covers = True, KIND
 
     def __init__(self, options: ObservationOptions) -> None:
         self.options = options
-
-    def narrow(self, head: dict[str, Any]) -> None:
-        """Leave out of the history what the log covers."""
-        head["uncovered"] = KIND
 
     def commands(self, state: MemoryState, thread_id: str, user_id: str) -> list[Command]:
         """Read the log of the thread, and with scope "user" which other threads of the user have one, and theirs."""

@@ -15,7 +15,7 @@ from langchain_workingmem.display import progress_bar
 from langchain_workingmem.errors import ThreadNotFoundError
 from langchain_workingmem.history.save import heal
 from langchain_workingmem.recall.question import Query
-from langchain_workingmem.recall.search import learn_scale, search_messages
+from langchain_workingmem.recall.search import learn_floor, search_messages
 from langchain_workingmem.threads import get_existing_thread
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def reindex_messages(
             dropped, cursors = yield from scan(f"{state.keys.dropped_prefix}*", cursors)
             yield from sweep(state, *{state.keys.thread_of(key) for key in dropped})
         yield from state.indexes.rebuild_index()
-        yield from learn_scale(state)
+        yield from learn_floor(state)
     else:
         for start in range(0, len(threads), SWEEP):
             yield from sweep(state, *(thread.id for thread in threads[start : start + SWEEP]))

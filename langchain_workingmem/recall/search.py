@@ -56,7 +56,9 @@ _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
 
 
 def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
-    """Find candidates and fetch the best with their windows; callers trace it. Two round trips, three without an owner."""
+    """Find candidates and fetch the best with their windows; callers trace it. Two round trips, or more: see `search`;
+    one more to find the owner by the thread, and for media.
+    """
     if not query.text.strip():
         return RecallResult()
     if query.user_id is None and query.scope == "user":
@@ -82,7 +84,7 @@ def search(
 ) -> Plan[tuple[Ranking, list[Any]]]:
     """Embed the question, search, rank, with `extra` messages for callers that drop some; return the replies of `others`, too.
 
-    One round trip. One more where it shows an author whom the question names and who was unknown, and where the chunks
+    One round trip, one more for a filter of threads. One more where it shows an author whom the question names and who was unknown, and where the chunks
     of a few messages, copies of a text, or messages that a filter leaves out, take all places.
     """
     if query.threads is not None:
@@ -99,11 +101,9 @@ def search(
     depth = min(max(least, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
     terms = Terms.of(options, query, known)
     vector = yield from state.embedder.embed([terms.text], query=True)
-    candidates, replies = yield from search_with_repair(
-        partial(_candidates, state, query, terms, vector, depth, others),
-        partial(state.indexes.refresh, vector.shape[1]),
-        create=state.indexes.create,
-    )
+    look = partial(_candidates, state, query, terms, vector, depth, others)
+    refresh = partial(state.indexes.refresh, vector.shape[1])
+    candidates, replies = yield from search_with_repair(look, refresh, create=state.indexes.create)
     seen_authors = frozenset("" if author in USERS else author.decode() for author in {*candidates.authors})
     if seen_authors - known:  # authors whom this process did not know
         known = state.authors.change(owner, lambda before: seen_authors.union(before or ())) or known
@@ -203,10 +203,10 @@ def recall_for_turn(
     """
     state, floor = core.state, None
     if query.threshold is None and state.recalling.index.distance != "l2":  # l2 has another scale, so no floor
-        learned = state.indexes.scale
+        learned = state.indexes.learned_floor
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
         if floor is None and len(ranking.order) >= FEWEST and state.claim("floor"):
-            yield Spawn(learn_scale(state, anew=False), slow=True, task="scale")  # nobody waits for a paid model
+            yield Spawn(learn_floor(state, anew=False), slow=True, task="floor")  # nobody waits for a paid model
     ranking.hide(*hidden)
     is_short = (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS
     nearest = [*islice(ranking, query.sought)] if is_short and before else []
@@ -304,7 +304,7 @@ ASKED_AND_TOLD = (
 # fmt: on
 
 ALONE = 1.1  # of a learned floor, or of a higher bar
-FEWEST = 20  # messages of a memory in which a scale is worth its learning
+FEWEST = 20  # messages of a memory in which a floor is worth its learning
 
 
 class Floor(NamedTuple):
@@ -340,12 +340,12 @@ def floor_between(asked: Numbers, told: Numbers, distance: str) -> float:
     return float(by_accident.mean() + 3.6 * by_accident.std())
 
 
-def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
+def learn_floor(state: MemoryState, *, anew: bool = True) -> Plan[None]:
     """Learn the floor of a model that nobody has measured, and keep it beside the index; or take what is there."""
     if floor_of(state.indexes.model) is not None:
         return
     try:
-        (stored,) = yield from send(("GET", state.keys.vectors_scale))
+        (stored,) = yield from send(("GET", state.keys.vectors_floor))
         learned = json.loads(stored or "{}")
         if anew or learned.get("model") != state.indexes.model:
             asked, told = zip(*ASKED_AND_TOLD, strict=True)
@@ -355,8 +355,8 @@ def learn_scale(state: MemoryState, *, anew: bool = True) -> Plan[None]:
                 return
             floor = floor_between(questions, answers, state.recalling.index.distance)
             learned = {"model": state.indexes.model, "floor": floor}
-            yield from send(("SET", state.keys.vectors_scale, json.dumps(learned)))
-        state.indexes.scale = learned["floor"]
+            yield from send(("SET", state.keys.vectors_floor, json.dumps(learned)))
+        state.indexes.learned_floor = learned["floor"]
     finally:
-        if state.indexes.scale is None:
-            state.done.pop("floor", None)
+        if state.indexes.learned_floor is None:
+            state.release("floor")

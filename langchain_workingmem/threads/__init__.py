@@ -16,11 +16,11 @@ from langchain_workingmem._engine.plan import Plan, compute, send
 from langchain_workingmem._redis import filters, queries, scripts
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode
-from langchain_workingmem._redis.state import Operations, operation, twin, wing
+from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem._text.unicode import is_utf8
 from langchain_workingmem._text.values import from_micros, shown
 from langchain_workingmem.checks import as_tuple, at_least, one_of
-from langchain_workingmem.derived import export_rows, note_given, noting_deleted, restore_rows
+from langchain_workingmem.derived import ROW_KINDS, export_rows, note_given, restore_rows
 from langchain_workingmem.display import progress_bar
 from langchain_workingmem.history.read import read_page, selection
 from langchain_workingmem.models import BackfillReport, ClonedThread, Page, Thread
@@ -389,8 +389,9 @@ def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -
     """Copy the working memory of a thread, unless the copy was deleted meanwhile. Two round trips."""
     current = yield from store.read_working_memory(state, source, owner)
     if current.text:
-        kept = current.kept and wing("keeping").notes_for_copy(current.kept, source, id)
-        beside = ["kept", kept] if kept else None
+        from langchain_workingmem import keeping
+
+        beside = ["kept", keeping.notes_for_copy(current.kept, source, id)] if current.kept else None
         scope_key = store.ScopeKey.of(state, id, owner)
         head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "clone"}
         yield from store.run_memory(state, scope_key, **head, document=current.text, beside=beside)
@@ -399,7 +400,8 @@ def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -
 def delete(state: MemoryState, thread_id: str, user_id: str | None) -> Plan[bool]:
     """Delete a thread and all of its data. One round trip, two without a user, one for each further 500 vectors."""
     _, owner = yield from scripts.owner_of(state, thread_id, user_id)
-    beside = noting_deleted(state, owner, thread_id)  # the user's document may hold what was made of its rows
+    # the user's document may hold what was made of its rows; what is listed and missing would only have expired
+    beside = [("ZREM", state.keys.rows_of_user(owner, kind), encode(thread_id)) for kind in ROW_KINDS]
     return "deleted" in (yield from scripts.delete_from(state, thread_id, user_id, what="thread", beside=beside))
 
 

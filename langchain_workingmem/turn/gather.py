@@ -20,7 +20,7 @@ from langchain_workingmem._redis.codec import as_messages, is_readable, is_stora
 from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
-from langchain_workingmem._redis.state import Recent, wing
+from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.messages import structured_answers, words_digest, words_in
 from langchain_workingmem._text.sending import MARK, Marks, provider_valid
 from langchain_workingmem.history.follow import Entry, Known, follow, last_question, turn_start
@@ -71,7 +71,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
         if message is None or noted is None:
             return None
         id, known = noted
-        if message.id is None and known.next_seq_when_saved == inf:
+        if message.id is None and not known.is_saved:
             message.id = id
         return known if message.id == id else None
 
@@ -99,10 +99,10 @@ class TurnPlans:
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
         state, listed = self.core.state, as_messages(messages)
-        check_id(thread_id, "thread_id")
         if state.secret is None and any(MARK in message.additional_kwargs for message in listed):
             yield from check_layout(state)
-        originals = Marks(state.secret, thread_id, check_id(user_id, "user_id")).unmarked(listed)
+        marks = Marks(state.secret, check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
+        originals = marks.unmarked(listed)
         counts = Counter(message.id for message in originals if message.type == "ai" and message.id)
         for index, message in enumerate(originals):
             if counts[message.id or ""] > 1:  # caches and fakes repeat ids, which tell nothing then
@@ -133,8 +133,7 @@ class TurnPlans:
         words = [words_digest(message, structured=id(message) in structured) for message in storable]
         entries = [entry_of(message, message.id, digest) for message, digest in zip(storable, words, strict=True)]
         turn.head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
-        for part in state.parts:
-            part.narrow(turn.head)
+        turn.head["uncovered"] = covering = next((part.covers for part in state.parts if part.covers), None)
         history_calls = [READ.on(state.keys.of(turn.thread_id), **turn.head)]
         scope_key = ScopeKey.of(state, *ids) if state.working_memory and limits.working_memory else None
         memory_calls = read_commands(scope_key) if scope_key else []
@@ -144,7 +143,7 @@ class TurnPlans:
         # more hits than are wanted, as the history shows some of them anyway
         last, ranking = options.last_messages or 0, None
         extra = min(last + (options.step or last) + len(messages), MOST_EXTRA)
-        query = _query_of(state, turn, options, limits, is_covered="uncovered" in turn.head)
+        query = _query_of(state, turn, options, limits, is_covered=covering is not None)
         if query is not None:
             try:
                 ranking, replies = yield from search(state, query, calls, extra=extra)
@@ -166,18 +165,16 @@ class TurnPlans:
         if scope_key is not None:
             memory = read_state(state, scope_key, memory_replies)
             if memory.kept and state.remembering.keeper is None:
-                memory = yield from wing("keeping").with_living_sources(state, scope_key, memory)
+                from langchain_workingmem import keeping
+
+                memory = yield from keeping.with_living_sources(state, scope_key, memory)
             turn.working_memory = memory
         for part, commands, answers in zip(state.parts, part_calls, part_replies, strict=True):
             reads_again |= yield from part.gathered(state, turn, commands, answers)
 
         if reads_again:
             rows = yield from _read_again(state, turn, storable, entries)
-        is_plain = turn.size <= LONG and not any("media" in row.record for row in rows)
-        shown = (
-            [row.message for row in rows] if is_plain else (yield from _with_shown_media(state, turn, options, rows))
-        )
-        turn.history = shown
+        turn.history = yield from _with_shown_media(state, turn, options, rows)
         if query is not None and ranking is not None and len(ranking.order):
             turn.recalled = yield from _recalled(core, turn, options, query, ranking, extra)
         return turn
@@ -207,14 +204,14 @@ def _query_of(
 ) -> Query | None:
     """Return what recall searches for: the user's last words, if any. `is_covered`: by a log, a part of the history."""
     arguments = limits.recall or {}
-    if state.recall is None and any(value for name, value in arguments.items() if name != "now"):
-        state.recalling  # noqa: B018 - raises, because recall is off
+    is_asked_for = any(value for name, value in arguments.items() if name != "now")
+    recall = state.recalling if is_asked_for else state.recall  # the first raises where it is off
     user_message = question(turn.messages)
     text = "" if user_message is None else words_in(user_message)
-    if state.recall is None or turn.is_private or not text.strip():
+    if recall is None or turn.is_private or not text.strip():
         return None
     where: Any = {"thread_id": turn.thread_id, "user_id": turn.user_id, "thread_filters": state.thread_filters}
-    query = Query.of(state.recall, text, **where, turn=True, zone=turn.zone, **arguments)
+    query = Query.of(recall, text, **where, turn=True, zone=turn.zone, **arguments)
     shows_whole_thread = options.last_messages is None and options.max_tokens is None and options.roles is None
     if shows_whole_thread and not is_covered and turn.kind != "state":
         query = replace(query, where={**query.where, "not_thread_ids": [turn.thread_id]})
@@ -265,7 +262,7 @@ def _follow_list(core: Core, turn: Turn, messages: Sequence[BaseMessage], entrie
 def _stored_messages(turn: Turn, entries: Sequence[Entry], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
     """Return the messages of the history, and note what it is: without those that the list holds or has left behind."""
     followed, waiting, kept = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
-    listed = {seq for seqs in turn.reply.get("located") or () for seq in seqs or ()}  # their bodies were not read
+    listed = {seq for seqs in turn.reply.get("located") or () for seq in seqs}  # their bodies were not read
     in_list = {*turn.seqs.values()}
     own_writer = followed.writer if turn.kind == "state" else None
     repeated: set[str] = set()
@@ -309,7 +306,10 @@ def _with_shown_media(
     state: MemoryState, turn: Turn, options: HistoryOptions, rows: Sequence[StoredMessage]
 ) -> Plan[list[BaseMessage]]:
     """Return the messages, older media only named. One round trip where media that are shown lie beside the bodies."""
-    if media_rows := [row for row in rows if "media" in row.record]:
+    media_rows = [row for row in rows if "media" in row.record]
+    if not media_rows and turn.size <= LONG:  # `_stored_messages` has made them
+        return [row.message for row in rows]
+    if media_rows:
         listed = [message for message in turn.messages if not isinstance(message, SystemMessage)]
         conversation = in_order([row.message for row in rows if is_readable(row)], turn.seqs, listed)
         shown = {message.id for message in conversation[media_begin(conversation, options.media) :]}

@@ -15,7 +15,7 @@ from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_tombstone
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import Script, delete_from
-from langchain_workingmem._redis.state import Operations, operation, twin, wing
+from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem._text.values import from_micros
 from langchain_workingmem.checks import at_least
 from langchain_workingmem.models import CheckpointsOutcome, DeletionReport, MergeReport, Page, UserSummary
@@ -277,7 +277,9 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
             counts.update(threads=1, messages=transferred.message_count)
         (has_files,) = yield from send(("EXISTS", *keys.of_user(source).files[1:]))
         if has_files:
-            moved = yield from wing("files").merge(state, source, into)
+            from langchain_workingmem.files.archive import merge as merge_files
+
+            moved = yield from merge_files(state, source, into)
     except errors.WorkingMemError as error:
         yield from attempt(_tombstone(state, source, "lift", mark, token))
         if counts.total():
@@ -291,14 +293,16 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
 
 def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[str]) -> Plan[None]:
     """Merge the working memories; `WorkingMemoryValidationError` if the result may not be. Four round trips."""
-    _, memory, revisions, usage, *_ = state.keys.of_user(source)
-    (document, notes), usage_fields = yield from send(("HMGET", memory, "document", "kept"), ("HGETALL", usage))
+    own = state.keys.of_user(source)
+    (document, notes), usage_fields = yield from send(("HMGET", own.memory, "document", "kept"), ("HGETALL", own.usage))
     if document and notes:  # values of rows come with these
-        document = wing("keeping").without_rows(document.decode(), notes.decode()).encode()
+        from langchain_workingmem import keeping
+
+        document = keeping.without_rows(document.decode(), notes.decode()).encode()
     if document:
         guest, form = document.decode(), state.remembering.format
         keys = state.keys.of_user(into)
-        scope_key = ScopeKey(keys[:3], keys.memory, None, into)
+        scope_key = ScopeKey(keys.of_memory, keys.memory, None, into)
 
         def join(text: str) -> str:
             if form.is_empty(guest) or form.is_empty(text):
@@ -309,4 +313,4 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
         counts["working_memories"] += 1
     counters = {name.decode(): int(number) for name, number in as_dict(usage_fields).items()}
     commands = [count_command(state, into, counters)] if counters else []
-    yield from send(*commands, ("DEL", memory, revisions, usage), at_most_once=bool(counters))
+    yield from send(*commands, ("DEL", own.memory, own.revisions, own.usage), at_most_once=bool(counters))

@@ -23,7 +23,6 @@ from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_characters, drafts, is_storable
 from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS
 from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
-from langchain_workingmem._redis.state import wing
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem._text.values import LATEST, from_micros, to_micros
 from langchain_workingmem.checks import check_list
@@ -92,7 +91,9 @@ class Export:
                 yield self.messages(id, self.facts[start : start + BATCH])
             yield self.rows(id)
         if self.has_files:
-            yield from wing("files").export(self.state, self.user_id)
+            from langchain_workingmem.files.archive import export as export_files
+
+            yield from export_files(self.state, self.user_id)
         yield self.end()
 
     def user(self) -> Plan[list[dict[str, Any]]]:
@@ -192,7 +193,7 @@ def load(state: MemoryState, source: Iterable[Any], user_id: str | None) -> Plan
             error.add_note(f"record {context.threads[id]} names it; nothing was imported")
             raise error
     if context.files:
-        yield from wing("files").FileRecord.check(context)
+        yield from _file_record().check(context)
     with suppress(*EMBEDDING_ERRORS):  # messages can be embedded later
         yield from state.indexes.setup()
     for record in records:
@@ -262,8 +263,7 @@ class Import:
             raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
             self.kinds[kind] += 1
-            model = KINDS[kind] or wing("files").FileRecord
-            record = model.model_validate(dict(raw), context=self)
+            record = (KINDS[kind] or _file_record()).model_validate(dict(raw), context=self)
             thread_id = getattr(record, "thread_id", None)
             if thread_id is None:
                 return [record]
@@ -410,13 +410,19 @@ class _Revision(Record):
         return [part for name in _Revision.model_fields for part in (name, str(getattr(self, name)))]
 
 
+def _checked_notes(text: str) -> str:
+    from langchain_workingmem import keeping
+
+    return keeping.notes_from_archive(text)
+
+
 class _Memory(_Revision):
     """A working memory to write, unless there is one."""
 
     thread_id: str | None = None
     revisions: Annotated[list[_Revision], Field(max_length=50_000)] = Field(default=[])  # which one step takes
     # what a keeper has noted beside it
-    kept: Annotated[str, AfterValidator(lambda text: wing("keeping").notes_from_archive(text))] | None = None
+    kept: Annotated[str, AfterValidator(_checked_notes)] | None = None
 
     def model_post_init(self, _: Any, /) -> None:
         for last, number in pairwise([0, *(revision.revision for revision in self.revisions)]):
@@ -424,7 +430,7 @@ class _Memory(_Revision):
                 raise OptionError(f"revision {number} follows {last} before {self.revision}", remedy=KEEP_ORDER)
 
     def write(self, context: Import) -> Plan[None]:
-        keys: tuple[str, ...] = context.state.keys.of_user(context.owner)[:3]
+        keys: tuple[str, ...] = context.state.keys.of_user(context.owner).of_memory
         if self.thread_id is not None:
             keys = context.state.keys.of(self.thread_id)
         revisions = [[str(revision.revision), revision.fields()] for revision in self.revisions]
@@ -447,7 +453,10 @@ class _Row(Record):
     body: dict[str, Any]
 
     def model_post_init(self, _: Any, /) -> None:
-        wing(self.row).Body.model_validate(self.body)
+        from langchain_workingmem import keeping
+        from langchain_workingmem.observations import log
+
+        (keeping if self.row == "keeping" else log).Body.model_validate(self.body)
 
 
 class _Rows(Record):
@@ -462,5 +471,11 @@ class _Rows(Record):
             yield from restore_rows(context.state, self.thread_id, context.owner, rows)
 
 
-# Of the records between header and end; the wing of files has its model.
+def _file_record() -> Any:
+    from langchain_workingmem.files.archive import FileRecord
+
+    return FileRecord
+
+
+# Of the records between header and end; files have their own.
 KINDS: dict[Any, Any] = {"thread": _Thread, "message": _Message, "rows": _Rows, "working_memory": _Memory, "file": None}

@@ -15,7 +15,7 @@ from langchain_workingmem._engine.plan import Call, Plan, Sleep, jittered, send
 from langchain_workingmem._redis import scripts
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id
-from langchain_workingmem._redis.state import Operations, operation, twin, wing
+from langchain_workingmem._redis.state import Operations, operation, twin
 from langchain_workingmem._text.values import from_micros, to_micros
 from langchain_workingmem.checks import at_least, one_of
 from langchain_workingmem.models import WorkingMemoryState
@@ -64,7 +64,7 @@ class ScopeKey(NamedTuple):
             keys = state.keys.of(id)
             return cls(keys, keys.memory, id, user_id)
         own = state.keys.of_user(id)
-        return cls(own[:3], own.memory, None, id)
+        return cls(own.of_memory, own.memory, None, id)
 
 
 def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ScopeKey]:
@@ -122,7 +122,9 @@ def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str 
     scope_key = yield from find_scope_key(state, thread_id, user_id)
     memory = read_state(state, scope_key, (yield from send(*read_commands(scope_key))))
     if memory.kept is not None:
-        memory = yield from wing("keeping").with_living_sources(state, scope_key, memory)
+        from langchain_workingmem import keeping
+
+        memory = yield from keeping.with_living_sources(state, scope_key, memory)
     return memory
 
 
@@ -167,7 +169,9 @@ def change_document(
         after = state_of(state, scope_key, row)
         if status == "written":
             if after.kept is not None:  # so that the keeper notes when it was set
-                yield from wing("keeping").renew_later(state, scope_key)
+                from langchain_workingmem import keeping
+
+                yield from keeping.renew_later(state, scope_key)
             return before, after
         seen_revision, before = before.revision, after
         if expected is None and attempt % 2 == 0:
@@ -244,8 +248,9 @@ class WorkingMemory(Operations):
         state = self._core.state
         if state.remembering.keeper is None:
             return read_working_memory(state, thread_id, user_id)
-        plan: Plan[WorkingMemoryState] = wing("keeping").read(state, thread_id, user_id)
-        return plan
+        from langchain_workingmem import keeping
+
+        return keeping.read(state, thread_id, user_id)
 
     aget = twin(get)
 
@@ -334,9 +339,10 @@ class WorkingMemory(Operations):
 
         It needs a keeper; `OptionError` names the paths that exist. About nine round trips.
         """
+        from langchain_workingmem import keeping
+
         check_writable(self._core.state)
-        plan: Plan[WorkingMemoryState] = wing("keeping").undo(self._core.state, thread_id, user_id, path)
-        return plan
+        return keeping.undo(self._core.state, thread_id, user_id, path)
 
     aundo = twin(undo)
 
@@ -349,7 +355,8 @@ class WorkingMemory(Operations):
         most 10,000 tokens of messages. If the model fails, or gives no usable answer in three attempts, this is logged,
         the messages wait, and `last_error` says why. About eight round trips for each call, and eight more.
         """
-        plan: Plan[KeeperReport] = wing("keeping").keep(self._core.state, thread_id, user_id)
-        return plan
+        from langchain_workingmem import keeping
+
+        return keeping.keep(self._core.state, thread_id, user_id)
 
     akeep = twin(keep)

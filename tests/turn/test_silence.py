@@ -166,7 +166,7 @@ def test_the_scale_of_a_strange_model_is_learned_once_an_index(make_memory: Make
     said = [ROLES[one["role"]](one["text"]) for one in talk["messages"]]
     memory.history.append(said[:8], thread_id="a", user_id="ann")
     memory.context("Where do I live?", **NEW, read_only=True)
-    key = memory._core.state.keys.vectors_scale
+    key = memory._core.state.keys.vectors_floor
     assert raw.get(key) is None  # so few messages need no scale
     memory.history.append(said[8:], thread_id="a", user_id="ann")
     memory.context("Where do I live?", **NEW, read_only=True)

@@ -12,7 +12,7 @@ local moved, changed = {}, {} -- for rows: seqs of what became current or supers
 -- that has expired may have left vectors, of which nothing tells: so those that expire begin anywhere.
 local function first_seq()
   local dropped = redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1
-  return math.max(dropped + 1, ttl and now % 2 ^ 15 * 2 ^ 12 * STRIDE or 0)
+  return math.max(dropped + 1, ttl and now % 2 ^ 27 * STRIDE or 0) -- below 2^39: ranking.py has 40 bits
 end
 
 -- Returns the stored message of a seq as a table, with the set that it is in, and its facts there.

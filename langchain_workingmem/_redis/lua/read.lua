@@ -7,7 +7,7 @@
 --   kinds   reads a history: at least `last` of q, a or both, fewer than `step` more, and the tool traffic between;
 --           fewer beyond `tokens` (`cut`); nothing from `question` on, nothing in the ranges `without` (pairs of seqs)
 --   uncovered  leaves out what derived rows of this kind cover, too; `rows_revision` says by which rows
--- Reply {next_seq, version, created_at, located, deleted, rows, others, is_all, shown, begins, cut, newest,
+-- Reply {next_seq, version, created_at, located, deleted, aliases, rows, others, is_all, shown, begins, cut, newest,
 --       rows_revision}, and bodies of those `shown` (facts, the newest first) that the caller's list does not have
 local thread = redis.call('HMGET', KEYS[1], 'user', 'next_seq', 'version', 'created_at')
 local reason = refusal(head.user, thread[1])
