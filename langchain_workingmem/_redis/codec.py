@@ -106,7 +106,7 @@ class Draft:
     metadata: str  # JSON of the keys that recall filters on; empty where it filters on none
     length: int  # tokens of its text: with the author, a part of the keys of its vectors
     author: str  # see `author_tag`
-    words: str  # see `words_digest`; empty for tool traffic
+    digest: str  # see `words_digest`; empty for tool traffic
     weight: int  # its tokens, those of tool calls included
     chunks: list[str]  # the texts to embed
     media: list[str] = field(default_factory=list)  # long strings that lie beside the body
@@ -119,7 +119,7 @@ class Draft:
 
     def refuse(self) -> None:
         """Note that a provider has refused the message: no model is shown it, and nobody searches for it."""
-        self.words, self.chunks = f"{self.words}!", []
+        self.digest, self.chunks = f"{self.digest}!", []
 
 
 def drafts(
@@ -154,10 +154,10 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
     # JSON can hold a lone surrogate, but the index and the embedding model cannot
     text = to_utf8(structured_text(message) if structured else words_in(message))
     labels, metadata = _filterable(message, recall.filterable) if recall and recall.filterable else ("", "")
-    words = words_digest(message, structured=structured)
+    digest = words_digest(message, structured=structured)
     is_from_memory = message.type == "tool" and is_memory_tool(message.name)
     chunks = spans(text, recall.chunk_tokens) if recall and message.type in recall.roles and not is_from_memory else ()
-    body, media = body_of(message, words[:1])
+    body, media = body_of(message, digest[:1])
     return Draft(
         message=message,
         id=check_id(message.id, "message id"),
@@ -167,7 +167,7 @@ def draft_of(message: BaseMessage, recall: RecallOptions | None, *, structured: 
         metadata=metadata,
         length=count_tokens(text),
         author=author_tag(to_utf8(str(message.name)) if message.name else "", message.type),
-        words=words,
+        digest=digest,
         weight=weight_of([message]),
         chunks=[text[start:end] for start, end in chunks],
         media=media,

@@ -177,7 +177,7 @@ class Facts(NamedTuple):
     """A stored message without its body. docs/storage-layout.md has each part."""
 
     seq: int
-    words: str  # q, a or as, a digest of what was said, and ! where a provider has refused it; empty: tool traffic
+    digest: str  # q, a or as, a digest of what was said, and ! where a provider has refused it; empty: tool traffic
     tokens: int  # of the message, with its tool calls
     total_tokens: int  # of all that was said in the thread up to it
     writer: str  # PROGRAM, LIST, IN_FRONT, or s<seq>: a checkpointer, whose state began at that seq
@@ -189,18 +189,18 @@ class Facts(NamedTuple):
     @classmethod
     def read(cls, text: str, *, is_current: bool = True) -> Facts:
         """Read a member."""
-        seq, words, tokens, total_tokens, writer, vectors, id = text.split(":", 6)
-        return cls(int(seq), words, int(tokens), int(total_tokens), writer, vectors, id, text, is_current)
+        seq, digest, tokens, total_tokens, writer, vectors, id = text.split(":", 6)
+        return cls(int(seq), digest, int(tokens), int(total_tokens), writer, vectors, id, text, is_current)
 
     @property
     def is_refused(self) -> bool:
         """Tell whether a provider has refused the message, so that no model is shown it."""
-        return self.words.endswith("!")
+        return self.digest.endswith("!")
 
     @property
     def spoken(self) -> str:
-        """Return the words by which a list is compared, without the sign of a refusal; empty for all but talk."""
-        return "" if self.words.startswith("as") else self.words.rstrip("!")
+        """Return the digest by which a list is compared, without the sign of a refusal; empty for all but talk."""
+        return "" if self.digest.startswith("as") else self.digest.rstrip("!")
 
     @property
     def is_from_program(self) -> bool:
@@ -210,7 +210,7 @@ class Facts(NamedTuple):
     @property
     def is_structured(self) -> bool:
         """Tell whether the message is a structured answer."""
-        return self.words.startswith("as")
+        return self.digest.startswith("as")
 
     @property
     def settings(self) -> str:

@@ -81,7 +81,7 @@ class Marks:
         return frozenset(seq for message in marked for seq in (self._read(message) or {}).get("left_out") or ())
 
     def unmarked(self, messages: Iterable[BaseMessage], *, own: bool = False) -> list[BaseMessage]:
-        """Return messages as before memory changed them, without what it put in; all, as before this one did, if `own`."""
+        """Undo what memory has changed in messages, and leave out what it has put in; `own`: undo only its own changes."""
         originals = list["BaseMessage"]()
         for message in messages:
             kept = self._read(message, own=own) if MARK in message.additional_kwargs else {}

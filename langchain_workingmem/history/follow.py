@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["list", "state", "part"]
 
-AS_STORED = "*"  # words of a copy that shows less than what is stored
+AS_STORED = "*"  # digest of a copy that shows less than what is stored
 
 
 class Entry(NamedTuple):
     """A message of the caller's list."""
 
     id: str | None
-    words: str  # q or a and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
+    digest: str  # q or a and a digest of what was said; empty for tool traffic and structured answers; or AS_STORED
     letter: str  # q for a question, a for an answer, also a structured one; empty for tool traffic; or AS_STORED
 
 
@@ -60,7 +60,7 @@ class Known:
     """What is known of a thread: what was read of it for the caller's list, and what the caller has written since."""
 
     facts: Sequence[Facts] = ()  # stored messages of its ids, those behind the first of them, and what was said last
-    deleted: Mapping[str, str] = field(default_factory=dict)  # words of deleted messages by id; empty: any words
+    deleted: Mapping[str, str] = field(default_factory=dict)  # digests of deleted messages by id; empty: any
     aliases: Mapping[str, str] = field(default_factory=dict)  # other ids of the list -> stored id
     next_seq: int = 0
     version: int | None = None  # of the thread; None: there is none
@@ -123,10 +123,10 @@ def follow(
     entries: Sequence[Entry], kind: Kind, known: Known, left_out: Collection[int] = (), *, keeps_all: bool = False
 ) -> Followed:
     """Decide what a list means. `left_out`: seqs that memory took out of it; `keeps_all`: a program gave its ids."""
-    if kind == "list" and known.branch is None and entries and entries[0].words and is_one_turn(entries):
+    if kind == "list" and known.branch is None and entries and entries[0].digest and is_one_turn(entries):
         # most lists: nothing needs to be compared
         ids = {fact.id for fact in known.facts} | known.deleted.keys() | known.aliases.keys()
-        is_repeated = len(entries) == 1 and entries[0].words in {fact.spoken for fact in known.facts}
+        is_repeated = len(entries) == 1 and entries[0].digest in {fact.spoken for fact in known.facts}
         if not is_repeated and ids.isdisjoint(entry.id for entry in entries):
             return Followed(new=[*range(len(entries))])
     compared = _Comparison(entries, kind, known)
@@ -152,7 +152,7 @@ def follow(
         followed.drop = sorted({*followed.drop, *known.branch.drop} - {*followed.seqs.values()})
         followed.bring_back = sorted({*followed.bring_back, *known.branch.bring_back})
     followed.changes_branch = bool(followed.drop or followed.bring_back)
-    in_front = {entry.words[:1] for entry in compared.entries[: min(matched, default=0)]}
+    in_front = {entry.digest[:1] for entry in compared.entries[: min(matched, default=0)]}
     holds_first = len(in_order) > 1 and in_order[0] is compared.first and not compared.deleted
     followed.is_older = kind == "list" and {"q", "a"} <= in_front and holds_first
     return followed
@@ -166,9 +166,9 @@ class _Comparison:
         self.facts = sorted(known.facts, key=lambda fact: fact.seq)
         self.current = [fact for fact in self.facts if fact.spoken and fact.is_current]  # without tool traffic
         self.superseded = [fact for fact in self.facts if fact.spoken and not fact.is_current]
-        self.by_words = defaultdict[str, list["Facts"]](list)  # current ones in front, and the newest in front
+        self.by_digest = defaultdict[str, list["Facts"]](list)  # current ones in front, and the newest in front
         for fact in (*reversed(self.current), *reversed(self.superseded)):
-            self.by_words[fact.spoken].append(fact)
+            self.by_digest[fact.spoken].append(fact)
         self.first = self.current[0] if self.current and known.is_all else None  # of the thread
         self.versions = defaultdict[str | None, list["Facts"]](list)  # by id, the one that counts first
         for fact in sorted(self.facts, key=lambda fact: (not fact.is_current, -fact.seq)):
@@ -183,18 +183,20 @@ class _Comparison:
         """Match the entries whose ids are stored."""
         versions = [self.versions.get(self.known.aliases.get(entry.id or "", entry.id), []) for entry in entries]
         for index, stored in enumerate(versions):
-            if entries[index].words == AS_STORED:  # a copy that shows less, such as one whose pictures are named
-                words = stored[0].spoken if stored else ""
-                self.entries[index] = entries[index]._replace(words=words, letter=words[:1])
+            if entries[index].digest == AS_STORED:  # a copy that shows less, such as one whose pictures are named
+                digest = stored[0].spoken if stored else ""
+                self.entries[index] = entries[index]._replace(digest=digest, letter=digest[:1])
         self.question_at = last_question(self.entries)
         asked = versions[self.question_at] if self.question_at >= 0 else []
         question_seq = next((fact.seq for fact in asked), self.known.next_seq)
-        for index, (id, words, _) in enumerate(self.entries):
-            same = [fact for fact in versions[index] if fact.spoken == words]  # an edited question has several versions
+        for index, (id, digest, _) in enumerate(self.entries):
+            same = [
+                fact for fact in versions[index] if fact.spoken == digest
+            ]  # an edited question has several versions
             match, deleted = next(iter(same or versions[index]), None), self.known.deleted.get(id or "")
-            is_of_branch = words.startswith("a") and not same and match is not None and not match.is_current
+            is_of_branch = digest.startswith("a") and not same and match is not None and not match.is_current
             if match is None:  # what was deleted is not stored again, unless it says something else now
-                if entries[index].words == AS_STORED or (deleted is not None and deleted.rstrip("!") in (words, "")):
+                if entries[index].digest == AS_STORED or (deleted is not None and deleted.rstrip("!") in (digest, "")):
                     self.deleted.add(index)
             elif is_of_branch or (index > self.question_at >= 0 and match.seq < question_seq):
                 # fake models repeat ids: another answer than the stored one needs its own
@@ -212,14 +214,14 @@ class _Comparison:
         structured = {index for index, fact in self.by_id.items() if fact.is_structured}
         answers = (index for index in before if self.entries[index].letter == "a" or index in structured)
         answered = max(answers, default=-1)
-        return next((index for index in before[answered + 1 :] if self.entries[index].words), len(before))
+        return next((index for index in before[answered + 1 :] if self.entries[index].digest), len(before))
 
     @cached_property
     def reminders(self) -> set[int]:
         """The indexes of questions behind newer ones of the last turn: a program sends them with each turn."""
         reminders, newest = set[int](), -1.0
         for index in range(self.turn_at, self.question_at + 1):
-            if self.entries[index].words and index not in self.deleted:
+            if self.entries[index].digest and index not in self.deleted:
                 seq = self.by_id[index].seq if index in self.by_id else inf
                 reminders |= {index} if seq < newest else set()
                 newest = max(newest, seq)
@@ -235,7 +237,7 @@ class _Comparison:
     def edited_question(self) -> Facts | None:
         """The last message with a stored id, if it is a question and begins a branch: edited, or its state was lost."""
         index = max(self.by_id, default=-1)
-        if index < 0 or index in self.reminders or not self.entries[index].words.startswith("q"):
+        if index < 0 or index in self.reminders or self.entries[index].letter != "q":
             return None
         behind = (fact for fact in self.current if fact.seq > self.by_id[index].seq and not fact.is_from_program)
         is_asked_again = self.has_lost_its_past and any(map(self.known.could_see, behind))
@@ -257,7 +259,7 @@ class _Comparison:
         # a list with one stored id needs no words; behind a state, a client may add a list without ids
         begin = len(entries) if self.by_id and self.kind == "list" else last + 1
         settled = self.deleted | matched.keys()
-        rest = [index for index in range(begin, len(entries)) if entries[index].words and index not in settled]
+        rest = [index for index in range(begin, len(entries)) if entries[index].digest and index not in settled]
         behind = (entries[index] for index in range(min(rest, default=0), len(entries)) if index not in settled)
         if rest and not edit and not is_one_turn(behind):
             matched |= self._match_turns(rest)
@@ -266,11 +268,11 @@ class _Comparison:
     def _match_in_front(self, matched: dict[int, Facts], last: int) -> dict[int, Facts]:
         """Match by words what stands in front of the `last` stored id, but behind what the thread began with."""
         began = zip(self.entries, (fact.spoken for fact in self.current if fact.writer == IN_FRONT), strict=False)
-        begin = sum(1 for _ in takewhile(lambda pair: pair[0].words == pair[1], began))
+        begin = sum(1 for _ in takewhile(lambda pair: pair[0].digest == pair[1], began))
         end = self.by_id[last].seq if self.by_id and self.kind == "list" else inf
         for index in reversed(range(begin, last)):
             if index not in matched:
-                places = self.by_words[self.entries[index].words]
+                places = self.by_digest[self.entries[index].digest]
                 alike = (fact for fact in places if fact.seq < end and fact.writer != IN_FRONT)
                 matched |= zip((index,), alike, strict=False)
             if index in matched and index not in self.reminders and self.kind == "list":  # a state may hold copies
@@ -292,7 +294,7 @@ class _Comparison:
             if older and is_one_turn(self.entries[max(older) + 1 :]):
                 return front | older
             if not best and self.kind == "list" and self.first:  # they begin before the thread, and are refused
-                begins = (index for index in rest[1:] if self.entries[index].words == self.first.spoken)
+                begins = (index for index in rest[1:] if self.entries[index].digest == self.first.spoken)
                 return next((agreed for index in begins if len(agreed := self._agreement(index, self.first)) > 1), {})
         elif front and behind:  # examples, then what agrees in two places, or a new turn with words of an older one
             newest = max(fact.seq for fact in best.values())
@@ -307,7 +309,7 @@ class _Comparison:
         for count in range(len(rest), 0, -1):
             window, left = dict[int, "Facts"](), [*rest[:count]]
             for fact in newest:
-                if left and self.entries[left[-1]].words == fact.spoken:
+                if left and self.entries[left[-1]].digest == fact.spoken:
                     window[left.pop()] = fact
                 elif not (left and fact.is_from_program):  # notes are skipped
                     break
@@ -319,7 +321,7 @@ class _Comparison:
         """Return how the list agrees with the thread from `start` on: far enough, and of equal places the last."""
         best, longest = dict[int, "Facts"](), -1
         has_answer = any(entry.letter == "a" for entry in self.entries[start:])
-        for first in self.by_words[self.entries[start].words] if has_answer else ():
+        for first in self.by_digest[self.entries[start].digest] if has_answer else ():
             agreed = self._agreement(start, first)
             # The last turn is new, even with words of an older one.
             length = sum(index < self.turn_at for index in agreed)
@@ -334,20 +336,20 @@ class _Comparison:
         for index in range(start + 1, max(self.by_id) if self.edited_question else len(self.entries)):
             if index in self.by_id:
                 last = last if index in self.reminders else self.by_id[index]
-            elif last and self.entries[index].words and index not in self.deleted:
-                last = self._following(last.seq, self.entries[index].words, from_program=first.is_from_program)
+            elif last and self.entries[index].digest and index not in self.deleted:
+                last = self._following(last.seq, self.entries[index].digest, from_program=first.is_from_program)
                 agreed |= {index: last} if last else {}
         return agreed
 
-    def _following(self, seq: int, words: str, *, from_program: bool) -> Facts | None:
-        """Return the next message of the branch if it has these words, else perhaps a superseded one behind it."""
+    def _following(self, seq: int, digest: str, *, from_program: bool) -> Facts | None:
+        """Return the next message of the branch if it has this digest, else perhaps a superseded one behind it."""
         for fact in self.current[bisect_right(self.current, seq, key=lambda fact: fact.seq) :]:
-            if fact.spoken == words:
+            if fact.spoken == digest:
                 return fact
             is_note = fact.is_from_program and not from_program
             if not is_note and self.known.could_see(fact):  # others are skipped
                 break
-        return next((fact for fact in self.superseded if fact.seq > seq and fact.spoken == words), None)
+        return next((fact for fact in self.superseded if fact.seq > seq and fact.spoken == digest), None)
 
     @cached_property
     def last_list(self) -> tuple[dict[int, Facts], list[Facts]]:
@@ -418,13 +420,13 @@ class _Comparison:
     def new(self, *, keeps_all: bool) -> list[int]:
         """Return the indexes of new messages: of a list that agrees nowhere and has no ids, those of its last turn."""
         entries, known = self.entries, self.by_id | self.matched
-        has_ids = self.kind == "state" or (keeps_all and all(entry.id for entry in entries if entry.words))
+        has_ids = self.kind == "state" or (keeps_all and all(entry.id for entry in entries if entry.digest))
         begin = min([self.turn_at, *known]) if known or (self.facts and not has_ids) else 0
         # a list's tool traffic before this index is old
-        last_spoken = max((index for index in self.matched if entries[index].words), default=-1)
+        last_spoken = max((index for index in self.matched if entries[index].digest), default=-1)
         settled = self.deleted | self.matched.keys()
         rest = (index for index in range(begin, len(entries)) if index not in settled)
-        return [index for index in rest if entries[index].words or self.kind != "list" or index > last_spoken]
+        return [index for index in rest if entries[index].digest or self.kind != "list" or index > last_spoken]
 
 
 def is_one_turn(entries: Iterable[Entry]) -> bool:
@@ -434,12 +436,12 @@ def is_one_turn(entries: Iterable[Entry]) -> bool:
 
 def last_question(entries: Sequence[Entry]) -> int:
     """Return the index of the last question, -1 if there is none."""
-    return max((index for index, entry in enumerate(entries) if entry.words.startswith("q")), default=-1)
+    return max((index for index, entry in enumerate(entries) if entry.letter == "q"), default=-1)
 
 
 def turn_start(entries: Sequence[Entry], refused: Collection[int]) -> int:
     """Return the index of the last question, or of the first of those that a provider has refused with it."""
     start = last_question(entries)
-    while {start, start - 1} <= {*refused} and entries[start - 1].words.startswith("q"):
+    while {start, start - 1} <= {*refused} and entries[start - 1].letter == "q":
         start -= 1
     return start

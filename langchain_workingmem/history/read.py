@@ -64,7 +64,7 @@ class PageOfThread:
     def rows(self) -> list[StoredMessage]:
         """Return the messages, without those that cannot be read."""
         pairs = zip(self.facts, self.bodies, strict=True)
-        rows = ((facts.seq, facts.total_tokens if facts.words else 0, body) for facts, body in pairs)
+        rows = ((facts.seq, facts.total_tokens if facts.digest else 0, body) for facts, body in pairs)
         return read_rows(rows, self.thread_id)
 
 

@@ -65,17 +65,17 @@ def write(
         raise OptionError(problem, remedy="save them in several calls")
     if not indexes.threads_ready:
         yield from indexes.ready()
-    digest, vectors = (indexes.digest, []) if ready_vectors is None else ready_vectors
+    settings, vectors = (indexes.digest, []) if ready_vectors is None else ready_vectors
     failure: Exception | None = None
     if texts and state.recall and ready_vectors is None:
         try:
             embedded = yield from state.embedder.embed(texts)
             if indexes.dims != embedded.shape[1]:
                 yield from indexes.vectors_ready(embedded.shape[1])
-            digest, vectors = indexes.digest, pack(embedded, indexes.dtype, state.recall.index.distance)
+            settings, vectors = indexes.digest, pack(embedded, indexes.dtype, state.recall.index.distance)
         except EMBEDDING_ERRORS as error:
-            digest, failure = "", error
-    head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": digest}
+            settings, failure = "", error
+    head |= {"user": owner_tag(user_id), "thread": encode(thread_id), "ttl": state.ttl_ms, "settings": settings}
     build = partial(_command, keys, batch, vectors, head)
     command = yield from compute(build, sum([len(draft.body) for draft in batch]))
     (reply, *_), deletion = yield from guarded_write(state, thread_id, [user_id], command, at_most_once=at_most_once)
@@ -97,7 +97,7 @@ def _command(keys: ThreadKeys, batch: Sequence[Draft], vectors: Sequence[bytes],
         chunks = draft.chunks if vectors and not draft.is_superseded else []
         fields: dict[str, Any] = {
             "id": draft.id,
-            "words": draft.words,
+            "digest": draft.digest,
             "tokens": draft.weight,
             "writer": draft.writer,
             "role": draft.role,
@@ -177,8 +177,8 @@ def list_head(entries: Sequence[Entry]) -> dict[str, Any]:
     with_id = [entry for entry in entries if entry.id]
     return {
         "ids": [entry.id for entry in with_id],
-        "spoken": [bool(entry.words) for entry in with_id],
-        "said": sum(1 for entry in entries if entry.words and not entry.id),
+        "spoken": [bool(entry.digest) for entry in with_id],
+        "said": sum(1 for entry in entries if entry.digest and not entry.id),
     }
 
 
@@ -225,7 +225,7 @@ def save_turn(
     answers = structured_answers(listed, is_over=True) if structured is None else structured
     batch = yield from compute(partial(drafts, listed, state.recall, core.new_id, answers), count_characters(listed))
     batch = [*{draft.id: draft for draft in batch}.values()]  # of an id that comes twice, the last one counts
-    entries = [entry_of(draft.message, None if draft.has_new_id else draft.id, draft.words) for draft in batch]
+    entries = [entry_of(draft.message, None if draft.has_new_id else draft.id, draft.digest) for draft in batch]
     followed = Followed(new=[*range(len(batch))])
     created_at = known.created_at if known else None
     # a new turn is not compared with the thread; what was read for this turn suffices until it is saved
@@ -266,7 +266,7 @@ def save_turn(
     else:
         raise ThreadConflictError(thread_id)
     pairs = zip(changed, reply["seqs"], strict=False)
-    facts = [Facts(seq, new.words, new.weight, 0, new.writer, "", new.id, "") for new, seq in pairs if seq >= 0]
+    facts = [Facts(seq, new.digest, new.weight, 0, new.writer, "", new.id, "") for new, seq in pairs if seq >= 0]
     known = (known or Known()).with_written(facts, followed, reply["version"])
     yield from after_write(state, thread_id, user_id, reply, changed[:STEP_SIZE], title_model)
     for start in range(STEP_SIZE, len(changed), STEP_SIZE):
@@ -304,7 +304,7 @@ def _give_ids(core: Core, batch: list[Draft], entries: list[Entry], followed: Fo
     ids = followed.aliases | {index: core.new_id() for index in followed.need_ids}
     for index in [index for index in followed.new if index in ids]:
         message = batch[index].message.model_copy(update={"id": ids[index]})
-        batch[index] = draft_of(message, core.state.recall, structured=batch[index].words.startswith("as"))
+        batch[index] = draft_of(message, core.state.recall, structured=batch[index].digest.startswith("as"))
         entries[index] = entries[index]._replace(id=message.id)
     for index, draft in enumerate(batch):
         id = followed.aliases.get(index, draft.id)
@@ -314,12 +314,12 @@ def _give_ids(core: Core, batch: list[Draft], entries: list[Entry], followed: Fo
             draft.message = draft.message.model_copy(update={"id": id})
 
 
-def entry_of(message: BaseMessage, id: str | None, words: str) -> Entry:
+def entry_of(message: BaseMessage, id: str | None, digest: str) -> Entry:
     """Return what `follow` compares of a message; structured answers count as traffic."""
     id = id and check_id(id, "message id")
-    if words.startswith("as"):
+    if digest.startswith("as"):
         return Entry(id, "", "a")
-    spoken = AS_STORED if MARK in message.additional_kwargs else words
+    spoken = AS_STORED if MARK in message.additional_kwargs else digest
     return Entry(id, spoken, spoken[:1])
 
 

@@ -93,7 +93,7 @@ class Keeper(Worker):
         """Return what may be read: in the background not a turn that has no answer yet."""
         if self.now:
             return [*facts]
-        end = max((index + 1 for index, fact in enumerate(facts) if fact.words.startswith("a")), default=0)
+        end = max((index + 1 for index, fact in enumerate(facts) if fact.digest.startswith("a")), default=0)
         return [*facts[:end]]
 
     def _ask(
@@ -119,7 +119,7 @@ class Keeper(Worker):
         (reply,) = yield from send(
             ("ZRANGE", keys.order, f"({first.place}", "-inf", "BYSCORE", "REV", "LIMIT", 0, 4 * _EARLIER)
         )
-        facts = [fact for fact in (Facts.read(text.decode()) for text in reply) if fact.words and not fact.is_refused]
+        facts = [fact for fact in (Facts.read(text.decode()) for text in reply) if fact.digest and not fact.is_refused]
         facts = facts[:_EARLIER][::-1]
         return ((yield from read_messages(self.rows, facts, unread.shown)) or []) if facts else []
 

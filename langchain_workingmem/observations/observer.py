@@ -125,7 +125,7 @@ class Observer(Worker):
         is_full = sum(fact.tokens for fact in free) >= options.batch_tokens and tokens >= options.message_tokens // 2
         if not free or not (is_over or is_full):
             return False
-        question_seq = max((fact.seq for fact in unread.facts if fact.words.startswith("q")), default=-1)
+        question_seq = max((fact.seq for fact in unread.facts if fact.digest.startswith("q")), default=-1)
         size = max(1, options.batch_tokens >> shown.failures)  # halved after each failure
         groups = yield from read_batch(self.rows, free, shown, tokens=size, most=MOST_READ, running_from=question_seq)
         if groups is None:
@@ -158,17 +158,17 @@ class Observer(Worker):
 
     def _free(self, facts: Sequence[Facts]) -> list[Facts]:
         """Return what may be read: not the last question with its answer, not the newest messages."""
-        start = max((index for index, fact in enumerate(facts) if fact.words.startswith("q")), default=-1)
-        while start > 0 and facts[start - 1].words.startswith("q"):
+        start = max((index for index, fact in enumerate(facts) if fact.digest.startswith("q")), default=-1)
+        while start > 0 and facts[start - 1].digest.startswith("q"):
             start -= 1
         kept_tokens, end = 0, len(facts)
         while end and (kept_tokens := kept_tokens + facts[end - 1].tokens) <= self.options.keep_tokens:
             end -= 1
-        return [fact for index, fact in enumerate(facts[:end]) if start < 0 or index < start or not fact.words]
+        return [fact for index, fact in enumerate(facts[:end]) if start < 0 or index < start or not fact.digest]
 
     def _question(self, unread: Unread, first: StoredMessage) -> Plan[StoredMessage | None]:
         """Return the question that a batch of tool traffic works on, where it is not read itself."""
-        questions = [fact for fact in unread.facts if fact.seq < first.place and fact.words.startswith("q")]
+        questions = [fact for fact in unread.facts if fact.seq < first.place and fact.digest.startswith("q")]
         if not questions or first.total_tokens:
             return None
         rows = yield from read_messages(self.rows, questions[-1:], unread.shown)

@@ -93,7 +93,7 @@ def read_messages(rows: ThreadRows, facts: Sequence[Facts], shown: Rows) -> Plan
     if learn(command, reply).stamp != shown.stamp:
         return None
     pairs = zip(facts, bodies, strict=True)
-    stored = [(body, rows.thread_id, fact.seq, fact.total_tokens if fact.words else 0) for fact, body in pairs]
+    stored = [(body, rows.thread_id, fact.seq, fact.total_tokens if fact.digest else 0) for fact, body in pairs]
     return (yield from complete_rows(state, [StoredMessage.of(*fields) for fields in stored if fields[0]]))
 
 
@@ -127,7 +127,7 @@ def read_batch(
     """
     chosen, size = list[Facts](), 0
     for fact in facts:  # results that follow belong to what is chosen
-        if chosen and (size > tokens or len(chosen) >= most) and (fact.words or len(chosen) >= most + _LONGEST_GROUP):
+        if chosen and (size > tokens or len(chosen) >= most) and (fact.digest or len(chosen) >= most + _LONGEST_GROUP):
             break
         chosen.append(fact)
         size += fact.tokens

@@ -126,11 +126,10 @@ class Writer:
                 call = READ.on(keys, user=owner_tag(owner), ids=[draft.id for draft in versions])
                 stored = known_in(read_reply((yield from send(call))[0], thread_id, owner))
                 newest = {fact.id: fact.seq for fact in sorted(stored.facts)}
-                words = {(fact.id, fact.words.rstrip("!")) for fact in stored.facts} | {
-                    (id, "") for id in stored.deleted
-                }
-                versions = [draft for draft in versions if (draft.id, draft.words.rstrip("!")) not in words]
-                again |= {draft.id: newest.get(draft.id, -1) for draft in versions if (draft.id, "") not in words}
+                held = {(fact.id, fact.digest.rstrip("!")) for fact in stored.facts}
+                held |= {(id, "") for id in stored.deleted}
+                versions = [draft for draft in versions if (draft.id, draft.digest.rstrip("!")) not in held]
+                again |= {draft.id: newest.get(draft.id, -1) for draft in versions if (draft.id, "") not in held}
             seen_ids |= {item.draft.id for item in step}
             while step:
                 drafts, vectors = [item.draft for item in step], [vector for item in step for vector in item.vectors]

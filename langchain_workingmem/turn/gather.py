@@ -130,8 +130,8 @@ class TurnPlans:
         turn = Turn(*ids, kind, state.zone(*ids, limits.timezone), messages, left_out, limits.recall is False)
         storable = [message for message in messages if is_storable(message)]
         structured = structured_answers(storable, is_over=False)
-        words = [words_digest(message, structured=id(message) in structured) for message in storable]
-        entries = [entry_of(message, message.id, digest) for message, digest in zip(storable, words, strict=True)]
+        digests = [words_digest(message, structured=id(message) in structured) for message in storable]
+        entries = [entry_of(message, message.id, digest) for message, digest in zip(storable, digests, strict=True)]
         turn.head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
         turn.head["uncovered"] = covering = next((part.covers for part in state.parts if part.covers), None)
         history_calls = [READ.on(state.keys.of(turn.thread_id), **turn.head)]
@@ -228,7 +228,7 @@ def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) 
     head: dict[str, Any] = {"user": user, "kinds": kinds or "qa", "last": last, "step": step, "tokens": limit}
     if len(entries) > 1 or (entries and entries[0].id):
         head |= list_head(entries)
-        head["question"] = next((entry.id for entry in reversed(entries) if entry.words.startswith("q")), None)
+        head["question"] = next((entry.id for entry in reversed(entries) if entry.letter == "q"), None)
     return head
 
 
@@ -246,7 +246,7 @@ def _follow_list(core: Core, turn: Turn, messages: Sequence[BaseMessage], entrie
     ids = [message.id or "" for message in messages]
     stored = {facts.seq: facts for facts in known.facts}
     turn.seqs = {ids[index]: seq for index, seq in followed.seqs.items()}
-    turn.totals = {ids[index]: stored[seq].total_tokens for index, seq in followed.seqs.items() if stored[seq].words}
+    turn.totals = {ids[index]: stored[seq].total_tokens for index, seq in followed.seqs.items() if stored[seq].digest}
     turn.abandoned = known.ranges(followed.drop) if followed.drop else []
     question_at = last_question(entries)
     turn.question_seq = followed.seqs.get(question_at, inf)
@@ -267,22 +267,22 @@ def _stored_messages(turn: Turn, entries: Sequence[Entry], bodies: Sequence[byte
     own_writer = followed.writer if turn.kind == "state" else None
     repeated: set[str] = set()
     if turn.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
-        words = [entries[index].words for index in range(last_question(entries)) if index not in followed.seqs]
-        repeated = {*words} if followed.seqs else {*words} - {""}  # "" is tool traffic: a known list sends it all
+        digests = [entries[index].digest for index in range(last_question(entries)) if index not in followed.seqs]
+        repeated = {*digests} if followed.seqs else {*digests} - {""}  # "" is tool traffic: a known list sends it all
     turn.tokens = 0
     for text in reversed(turn.reply.get("shown") or ()):
         facts = Facts.read(text)
         if facts.seq in listed:
             continue
         body = next(waiting)
-        is_in_list = facts.seq in in_list or facts.words in repeated
+        is_in_list = facts.seq in in_list or facts.digest in repeated
         is_behind = facts.seq >= turn.question_seq or any(low <= facts.seq <= high for low, high in turn.abandoned)
         is_trimmed = facts.writer == own_writer and facts.seq not in turn.left_out  # the state has had it
         if is_in_list or is_behind or is_trimmed:
             continue
-        kept.append((facts.seq, facts.total_tokens if facts.words else 0, body))
+        kept.append((facts.seq, facts.total_tokens if facts.digest else 0, body))
         turn.seqs[facts.id], turn.tokens = facts.seq, turn.tokens + facts.tokens
-        if facts.words:
+        if facts.digest:
             turn.totals[facts.id] = facts.total_tokens
     turn.first_seq = turn.reply.get("begins", -inf)
     turn.cut = turn.reply.get("cut", 0)

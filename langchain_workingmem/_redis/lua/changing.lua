@@ -20,7 +20,7 @@ local function message_at(seq)
   for _, set in ipairs({KEYS[2], KEYS[3]}) do
     local facts = redis.call('ZRANGE', set, seq, seq, 'BYSCORE')[1]
     local found = {set = set, facts = facts, is_current = set == KEYS[2]}
-    found.seq, found.words, found.tokens, found.total_tokens, found.writer, found.vectors, found.id =
+    found.seq, found.digest, found.tokens, found.total_tokens, found.writer, found.vectors, found.id =
       string.match(facts or '', '^(%d+):([^:]*):(%d+):(%d+):([^:]*):([^:]*):(.*)$')
     if facts then return found end
   end
@@ -30,7 +30,7 @@ end
 local function write_facts(message, is_current)
   redis.call('ZREM', message.set, message.facts)
   message.set, message.is_current = is_current and KEYS[2] or KEYS[3], is_current
-  message.facts = table.concat({message.seq, message.words, message.tokens, message.total_tokens, message.writer,
+  message.facts = table.concat({message.seq, message.digest, message.tokens, message.total_tokens, message.writer,
     message.vectors, message.id}, ':')
   redis.call('ZADD', message.set, message.seq, message.facts)
 end
@@ -100,7 +100,7 @@ local function bring_back(message)
     if other ~= tonumber(message.seq) then seqs[#seqs + 1] = other end
   end
   redis.call('HSET', KEYS[5], message.id, table.concat(seqs, ' '))
-  set_prefix(message.seq, string.sub(message.words, -1) == '!' and '!' or '')
+  set_prefix(message.seq, string.sub(message.digest, -1) == '!' and '!' or '')
   moved[#moved + 1] = message.seq
   count = count + 1
 end

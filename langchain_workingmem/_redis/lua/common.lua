@@ -4,8 +4,8 @@
 --       7 dropped (ZSET: facts whose vectors have still to be deleted)  8 prefix of the vectors  9 derived rows (HASH)
 --       10 working memory (HASH)  11 its revisions (STREAM)
 -- ARGV  1 a JSON object, `head`; what else there is, the script says
--- Facts of a message: <seq>:<words>:<tokens>:<total_tokens>:<writer>:<settings>/<chunks>/<length>/<author>:<id>
--- `ids` has the seqs of an id, the one that counts first; "=<id>" for an alias; "x<words>" for a deleted message.
+-- Facts of a message: <seq>:<digest>:<tokens>:<total_tokens>:<writer>:<settings>/<chunks>/<length>/<author>:<id>
+-- `ids` has the seqs of an id, the one that counts first; "=<id>" for an alias; "x<digest>" for a deleted message.
 -- A body is JSON; a superseded one has a - in front, and one that a provider has refused a !.
 -- A reply is a JSON object, and values behind it. {refused = ...} means that nothing was done.
 local STRIDE = 4096 -- what was said has multiples of it as seqs, tool traffic the numbers between
@@ -36,7 +36,7 @@ local function values_of(key, fields)
   return values
 end
 
--- Returns the seqs of an id from its value in `ids`, the one that counts first; and the words of a deleted message.
+-- Returns the seqs of an id from its value in `ids`, the one that counts first; and the digest of a deleted message.
 local function locate(value)
   if value and string.sub(value, 1, 1) == '=' then value = redis.call('HGET', KEYS[5], string.sub(value, 2)) end
   if not value then return {} end

@@ -20,7 +20,7 @@ if what == 'messages' and owner then
       if message then
         redis.call('ZREM', message.set, message.facts)
         hide(message)
-        said = (said == nil or said == message.words) and message.words or '' -- if versions differ: any words
+        said = (said == nil or said == message.digest) and message.digest or '' -- if versions differ: any digest
         changed[#changed + 1] = seq
       end
       redis.call('HDEL', KEYS[4], seq)

@@ -1,6 +1,6 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
 -- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, question, without, uncovered}
---   ids     of the caller's list: then `located` has the seqs of each, `deleted` the words of deleted ones, `aliases` the
+--   ids     of the caller's list: then `located` has the seqs of each, `deleted` the digests of deleted ones, `aliases` the
 --           stored ids of others, `rows` the facts of current messages from the first on, `others` of superseded ones
 --   said    number of questions and answers in the list without id, `spoken` whether an id is of one: where more than
 --           one is unknown, the newest 200 current and 200 superseded ones are added; `is_all`: that is all
@@ -27,9 +27,9 @@ end
 if head.ids then
   local located, deleted, aliases, rows, others, first = {}, {}, {}, {}, {}, nil
   for at, value in ipairs(values_of(KEYS[5], head.ids)) do
-    local id, seqs, words = head.ids[at], locate(value)
+    local id, seqs, digest = head.ids[at], locate(value)
     located[at] = seqs
-    if words then deleted[id] = words end
+    if digest then deleted[id] = digest end
     aliases[id] = value and string.match(value, '^=(.*)$') or nil
     if id == head.question then question_seq = seqs[1] end
     for _, seq in ipairs(seqs) do
@@ -67,9 +67,9 @@ local oldest, oldest_kind, has_question = 0, '', false -- place in `shown` of th
 -- Shows a message, which is older than those before, or leaves it out; returns true if the history ends here.
 -- It collects until enough is shown, and goes on while the oldest answer lacks its question.
 local function show(facts, seq)
-  local words, size = string.match(facts, '^%d+:([^:]*):(%d+)')
-  local kind = string.sub(words, 1, 1)
-  if string.sub(words, -1) == '!' then return false end -- a provider has refused it
+  local digest, size = string.match(facts, '^%d+:([^:]*):(%d+)')
+  local kind = string.sub(digest, 1, 1)
+  if string.sub(digest, -1) == '!' then return false end -- a provider has refused it
   if kind == '' then -- tool traffic has a budget of its own, and goes without ending the history
     traffic = traffic + size
     if head.tokens and traffic > head.tokens then

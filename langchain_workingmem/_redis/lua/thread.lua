@@ -34,9 +34,9 @@ elseif head.what == 'transfer' then
 end
 for _, id in ipairs(head.refused or {}) do
   local message = message_at(locate(redis.call('HGET', KEYS[5], id))[1] or -1)
-  if message and message.is_current and string.sub(message.words, -1) ~= '!' then
+  if message and message.is_current and string.sub(message.digest, -1) ~= '!' then
     delete_vectors(message.facts) -- nobody searches for it
-    message.words, message.vectors = message.words .. '!', ''
+    message.digest, message.vectors = message.digest .. '!', ''
     write_facts(message, true)
     set_prefix(message.seq, '!')
     forget_title(message.seq)

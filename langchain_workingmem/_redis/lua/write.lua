@@ -1,6 +1,6 @@
 -- Writes messages in one atomic step.
 -- ARGV  1 {user, thread, ttl, ...}; then of each message body (JSON without first brace), chunks (text, vector), media.
---   messages   {id, words, tokens, writer, role, labels, metadata, length, author, chunks, media, at, is_superseded}; with
+--   messages   {id, digest, tokens, writer, role, labels, metadata, length, author, chunks, media, at, is_superseded}; with
 --              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
 --   settings   digest of the embedding settings; '' without vectors
 --   version, created_at  of the thread that was read: {stale} if it has changed, {is_deleted} if it is another one
@@ -92,8 +92,8 @@ local function replace(message, body)
   local stored, is_current = redis.call('HGET', KEYS[4], old.seq) or '', old.is_current
   local at, number, old_body = string.match(stored, '^[-!]?{"at":(%d+),"number":(%d+),(.*)$')
   at, number = at or whole(math.max(now, last_at + 1)), number or 0
-  local is_refused = head.edit and string.sub(old.words, -1) == '!'
-  local of_traffic = string.sub(old.words, 1, 2) == 'as' and string.gsub(old_body or '', '"kind":"a"', '"kind":""', 1)
+  local is_refused = head.edit and string.sub(old.digest, -1) == '!'
+  local of_traffic = string.sub(old.digest, 1, 2) == 'as' and string.gsub(old_body or '', '"kind":"a"', '"kind":""', 1)
   local is_same = message.facts or head.upsert and (old_body == body or of_traffic == body) and not is_refused
   local has_vectors = message.chunks == 0 or head.settings == '' or head.settings == string.match(old.vectors, '^%x*')
   if head.upsert and is_same and (has_vectors or not is_current) then return tonumber(old.seq) end
@@ -101,9 +101,9 @@ local function replace(message, body)
   delete_vectors(old.facts)
   if not is_same then
     -- only a turn knows whether an answer is structured
-    local words = message.words == '' and string.match(old.words, '^as[^!]*') or message.words
-    if words ~= old.words then forget_title(old.seq) end
-    old.words, old.tokens, changed[#changed + 1] = words, message.tokens, old.seq
+    local digest = message.digest == '' and string.match(old.digest, '^as[^!]*') or message.digest
+    if digest ~= old.digest then forget_title(old.seq) end
+    old.digest, old.tokens, changed[#changed + 1] = digest, message.tokens, old.seq
     delete_media(old.seq)
     redis.call('HSET', KEYS[4], old.seq, body_of(is_current and '' or '-', at, number, body))
   end
@@ -116,19 +116,19 @@ end
 local current, others, bodies, names = {}, {}, {}, {}
 local is_heal = head.messages[1] and head.messages[1].facts -- new vectors alone are no change that listings show
 for at, message in ipairs(head.messages) do
-  local body, id, words, older = ARGV[argument], message.id, message.words, message.older
+  local body, id, digest, older = ARGV[argument], message.id, message.digest, message.older
   if message.seq or message.facts then
     seqs[at] = replace(message, body)
   else
     local number, is_current = next_seq, not message.is_superseded
-    if words ~= '' then number, total_tokens = math.ceil(next_seq / STRIDE) * STRIDE, total_tokens + message.tokens end
+    if digest ~= '' then number, total_tokens = math.ceil(next_seq / STRIDE) * STRIDE, total_tokens + message.tokens end
     next_seq, last_at, has_changed = number + 1, math.max(message.at or now, last_at + 1), true -- times rise strictly
     seqs[at], new[#new + 1] = number, at - 1
     local seq, time, set = whole(number), whole(last_at), is_current and current or others
     local vectors = write_parts(message, seq, id, time, is_current)
-    local facts = {seq, words, message.tokens, whole(total_tokens), message.writer, vectors, id}
+    local facts = {seq, digest, message.tokens, whole(total_tokens), message.writer, vectors, id}
     set[#set + 1], set[#set + 2] = seq, table.concat(facts, ':')
-    local prefix = is_current and (string.sub(words, -1) == '!' and '!' or '') or '-'
+    local prefix = is_current and (string.sub(digest, -1) == '!' and '!' or '') or '-'
     bodies[#bodies + 1], bodies[#bodies + 2] = seq, body_of(prefix, time, whole(next_number), body)
     if older then older = is_current and seq .. ' ' .. older or older .. ' ' .. seq end -- the one that counts first
     -- over 64 bytes: Redis makes a hash table; in a packed list it would read from the first id on
