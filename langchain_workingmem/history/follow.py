@@ -282,21 +282,21 @@ class _Comparison:
     def _match_turns(self, rest: Sequence[int]) -> dict[int, Facts]:
         """Match by words several turns without ids: they agree with the thread from their beginning on, or are new."""
         window = self._newest_window(rest)
-        if rest[0] in window:
+        if rest[0] in window:  # q1 a1 q2 a2: q2? a2? q3?
             return window
         best = self._longest_agreement(rest[0])
         front = {index: fact for index, fact in best.items() if fact.writer == IN_FRONT}
         behind = [index for index in rest if index not in front]
         if not is_one_turn(self.entries[index] for index in rest if index not in best):
-            if window:  # examples, or the thread's beginning, then its newest messages
+            if window:  # e1 e2 q1 a1 q2 a2: e1? e2? q2? a2? q3?
                 return front | window
             older = self._longest_agreement(behind[0]) if front else {}
-            if older and is_one_turn(self.entries[max(older) + 1 :]):
+            if older and is_one_turn(self.entries[max(older) + 1 :]):  # e1 e2 q1 a1 q2 a2: e1? e2? q1? a1? q3?
                 return front | older
-            if not best and self.kind == "list" and self.first:  # they begin before the thread, and are refused
+            if not best and self.kind == "list" and self.first:  # q2 a2: q1? a1? q2? a2?, which is refused
                 begins = (index for index in rest[1:] if self.entries[index].digest == self.first.spoken)
                 return next((agreed for index in begins if len(agreed := self._agreement(index, self.first)) > 1), {})
-        elif front and behind:  # examples, then what agrees in two places, or a new turn with words of an older one
+        elif front and behind:  # e1 e2 q1 a1 q2 a2: e1? e2? q1? or q2?, or what agrees in two places
             newest = max(fact.seq for fact in best.values())
             is_older = any(fact.spoken.startswith("q") and fact.seq > newest for fact in self.current)
             if behind[0] in window or (is_older and is_one_turn(self.entries[index] for index in behind)):

@@ -385,17 +385,17 @@ def without_excluded(
     messages: Sequence[BaseMessage],
     options: HistoryOptions,
     present: Sequence[BaseMessage] = (),
-    answers: Container[str | None] = (),
+    talk_ids: Container[str | None] = (),
     listed_ids: Container[str | None] = (),
 ) -> list[BaseMessage]:
     """Leave out roles and tools as the options say, whole groups. Roles choose among stored messages, not `listed_ids`.
 
-    A stored call whose results are in the `present` turn stays. A structured answer whose tool is left out is shown as
-    text: `answers` have its id.
+    A stored call whose results are in the `present` turn stays. A call that is talk, as `talk_ids` say, is a structured
+    answer: where its tool is left out, it is shown as text.
     """
     worded = [*messages]
     for index, message in enumerate(messages):
-        if message.id in answers and any(_excluded([message], options)):
+        if message.id in talk_ids and any(_excluded([message], options)):
             worded[index] = with_calls(message, content=structured_text(message))
     present_ids, kept, open_calls = {id(message) for message in present}, list["BaseMessage"](), list["BaseMessage"]()
     for head, group in headed_groups([*worded, *present]):

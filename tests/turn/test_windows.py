@@ -126,7 +126,7 @@ def window(stored: Sequence[BaseMessage], options: HistoryOptions) -> list[BaseM
             place = questions[-1] if questions else place
         is_answer = place and not isinstance(stored[said[place]], HumanMessage)
         begin = said[place - 1] + 1 if is_answer else said[place] if place else 0
-    return provider_valid(without_excluded(stored[begin:], options, answers=spoken))
+    return provider_valid(without_excluded(stored[begin:], options, talk_ids=spoken))
 
 
 turns = st.builds(
