@@ -165,9 +165,7 @@ class MemoryState:
     secret: bytes | None = field(default=None, repr=False)  # of marks; None until the layout was checked
     closed: bool = False  # then calls raise, and a long background plan ends after what it is doing
     parts: list[Part] = field(default_factory=list)
-    claims: dict[str, object] = field(
-        default_factory=dict
-    )  # what is done once in a process, or by one caller at a time
+    claims: dict[str, object] = field(default_factory=dict)  # what is done once in a process, or by one at a time
     authors: Recent[str, frozenset[str]] = field(default_factory=partial(Recent, MOST_USERS))  # of each user, as tags
     shown_documents: ShownDocuments = field(default_factory=ShownDocuments)
     shown_messages: Recent[str | None, ShownMessages] = field(default_factory=Recent)  # by thread, the last ones

@@ -190,9 +190,7 @@ class _Comparison:
         asked = versions[self.question_at] if self.question_at >= 0 else []
         question_seq = next((fact.seq for fact in asked), self.known.next_seq)
         for index, (id, digest, _) in enumerate(self.entries):
-            same = [
-                fact for fact in versions[index] if fact.spoken == digest
-            ]  # an edited question has several versions
+            same = [fact for fact in versions[index] if fact.spoken == digest]  # an edited question has versions
             match, deleted = next(iter(same or versions[index]), None), self.known.deleted.get(id or "")
             is_of_branch = digest.startswith("a") and not same and match is not None and not match.is_current
             if match is None:  # what was deleted is not stored again, unless it says something else now

@@ -56,8 +56,9 @@ _SAME = 0.995  # similarity of a text and its copy; float16 rounds it
 
 
 def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
-    """Find candidates and fetch the best with their windows; callers trace it. Two round trips, or more: see `search`;
-    one more to find the owner by the thread, and for media.
+    """Find candidates and fetch the best with their windows; callers trace it.
+
+    Two round trips, or more as `search` says; one more to find the owner of a thread, one for media.
     """
     if not query.text.strip():
         return RecallResult()
@@ -84,8 +85,8 @@ def search(
 ) -> Plan[tuple[Ranking, list[Any]]]:
     """Embed the question, search, rank, with `extra` messages for callers that drop some; return the replies of `others`, too.
 
-    One round trip, one more for a filter of threads. One more where it shows an author whom the question names and who was unknown, and where the chunks
-    of a few messages, copies of a text, or messages that a filter leaves out, take all places.
+    One round trip, one more for a filter of threads. One more where it shows an author whom the question names and who
+    was unknown, and where chunks of a few messages, copies, or what a filter leaves out take all places.
     """
     if query.threads is not None:
         if query.scope == "user":
@@ -144,12 +145,7 @@ def _candidates(
     """Search, beside `others`. One round trip."""
     import numpy as np
 
-    indexes, index_name, dims, distance = (
-        state.indexes,
-        state.keys.vectors_index,
-        vector.shape[1],
-        state.recalling.index.distance,
-    )
+    indexes, index_name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
     if not indexes.threads_ready:
         yield from indexes.ready()
     if indexes.dims != dims:
@@ -159,6 +155,7 @@ def _candidates(
     needed = {"message": query.exclude, "created_at": terms.times, "metadata": query.unsure is not None}
     fields = [field for field, is_needed in needed.items() if is_needed]
 
+    distance = state.recalling.index.distance
     packed = queries.pack(vector, indexes.dtype, distance)[0]
     searches = [queries.vector_search(index_name, packed, condition, depth, fields) for condition in conditions]
     if terms.words:

@@ -200,7 +200,7 @@ def test_recall_of_a_turn_finds_what_its_context_holds(lived: Memory, open_studi
         turn = [("user", f"hut {number} near the lake of Bern"), ("assistant", f"weather is fine at hut {number}")]
         lived.save_turn(turn, thread_id=f"hut {number % 4}", user_id="maya")
     lived.context("which hut is near the lake?", thread_id="hut", user_id="maya")
-    lived.settled()  # the scale of the model is learned in the background
+    lived.settled()  # the floor of the model is learned in the background
     for question in ("weather in Bern", "which hut is near the lake?"):
         found = lived.context(question, thread_id="trip", user_id="maya").recalled
         page = open_studio(lived).text("/recall", **TRIP, q=question)

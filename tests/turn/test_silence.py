@@ -167,7 +167,7 @@ def test_the_scale_of_a_strange_model_is_learned_once_an_index(make_memory: Make
     memory.history.append(said[:8], thread_id="a", user_id="ann")
     memory.context("Where do I live?", **NEW, read_only=True)
     key = memory._core.state.keys.vectors_floor
-    assert raw.get(key) is None  # so few messages need no scale
+    assert raw.get(key) is None  # so few messages need no floor
     memory.history.append(said[8:], thread_id="a", user_id="ann")
     memory.context("Where do I live?", **NEW, read_only=True)
     memory.settled()
