@@ -224,8 +224,7 @@ def _filled(data: Mapping[str, Any]) -> dict[str, Any]:
 def _checked(message: BaseMessage) -> dict[str, Any]:
     """Return the fields of a message that LangChain can read back, without what is not JSON."""
     data = _filled(message.model_dump(warnings=False))
-    usage = data.get("usage_metadata")
-    if usage is not None:  # some providers leave numbers out
+    if (usage := data.get("usage_metadata")) is not None:  # some providers leave numbers out
         data["usage_metadata"] = {**usage, **{name: usage.get(name) or 0 for name in _COUNTS}}
     data = _filled(KINDS[message.type](**data).model_dump(warnings=False))  # LangChain checks what was changed
     for name in (name for name in _LOOSE if name in data and not _is_json({name: data[name]})):

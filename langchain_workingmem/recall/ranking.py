@@ -83,6 +83,14 @@ class Ranked(NamedTuple):
     chunk: int = 0  # number of the chunk that matched best
 
 
+class Hidden(NamedTuple):
+    """What a turn shows anyway, or must not show."""
+
+    thread: bytes  # encoded
+    seqs: Collection[int]  # of its messages
+    end: float  # and all from this seq on
+
+
 @dataclass(slots=True)
 class Ranking:
     """The messages of a search; iterating makes them, the best first."""
@@ -110,15 +118,15 @@ class Ranking:
                 int(self.candidates.chunks[chunk]),
             )
 
-    def hide(self, thread: bytes, seqs: Collection[int], end: float) -> None:
-        """Leave out these messages of a thread, and all from `end` on."""
-        if (name := b"{%b}" % thread) in self.names:
+    def hide(self, hidden: Hidden) -> None:
+        """Leave out messages of a thread."""
+        if (name := b"{%b}" % hidden.thread) in self.names:
             number = self.names.index(name)
             first, last = self.places.searchsorted((number << _BITS, (number + 1) << _BITS)).tolist()
             thread_seqs = enumerate((self.places[first:last] & _SEQS).tolist(), first)
-            if hidden := [index for index, seq in thread_seqs if seq >= end or seq in seqs]:
+            if indexes := [index for index, seq in thread_seqs if seq >= hidden.end or seq in hidden.seqs]:
                 kept = self.places >= 0  # every one
-                kept[hidden] = False
+                kept[indexes] = False
                 self.order = self.order[kept[self.order]]
 
 

@@ -31,7 +31,7 @@ from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, U
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from langchain_workingmem._redis.state import Core, MemoryState
     from langchain_workingmem.recall.hits import Windows
     from langchain_workingmem.recall.question import Query
-    from langchain_workingmem.recall.ranking import Numbers, Ranked, Ranking
+    from langchain_workingmem.recall.ranking import Hidden, Numbers, Ranked, Ranking
 
 _log = logging.getLogger("langchain_workingmem")
 NEAREST = 100  # candidates of a search by vectors alone; 200 cost it another fifth of its time
@@ -193,9 +193,9 @@ def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[
 
 
 def recall_for_turn(
-    core: Core, query: Query, ranking: Ranking, hidden: tuple[bytes, Collection[int], float], before: str, extra: int
+    core: Core, query: Query, ranking: Ranking, hidden: Hidden, before: str, extra: int
 ) -> Plan[RecallResult]:
-    """Choose the hits of a turn, but for what `Ranking.hide` hides, and fetch their windows. One round trip, two for a
+    """Choose the hits of a turn, but for what is `hidden`, and fetch their windows. One round trip, two for a
     follow-up: a short text with no near hit may follow up what the user said `before`; both are searched, too.
     """
     state, floor = core.state, None
@@ -204,7 +204,7 @@ def recall_for_turn(
         floor = floor_of(state.indexes.model) or (learned and Floor(learned, ALONE * learned)) or None
         if floor is None and len(ranking.order) >= FEWEST and state.claim("floor"):
             yield Spawn(learn_floor(state, anew=False), slow=True, task="floor")  # nobody waits for a paid model
-    ranking.hide(*hidden)
+    ranking.hide(hidden)
     is_short = (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS
     nearest = [*islice(ranking, query.sought)] if is_short and before else []
     gates = [Gate(query, ranking, floor)]
@@ -215,7 +215,7 @@ def recall_for_turn(
         if not has_near:
             try:
                 joint, _ = yield from search(state, replace(query, before=before), extra=extra)
-                joint.hide(*hidden)
+                joint.hide(hidden)
                 gates.append(Gate(query, joint, floor))
             except EMBEDDING_ERRORS as error:
                 if core.on_error == "raise":

@@ -27,6 +27,7 @@ from langchain_workingmem.history.follow import Entry, Known, follow, last_quest
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.history.save import entry_of, known_in, list_head
 from langchain_workingmem.recall.question import Query
+from langchain_workingmem.recall.ranking import Hidden
 from langchain_workingmem.recall.search import recall_for_turn, search
 from langchain_workingmem.turn.assemble import (
     Turn,
@@ -332,7 +333,7 @@ def _recalled(
     # what the user said before; a question that was asked twice follows up what stood before it
     said = (words_in(message) for message in reversed((*turn.history, *turn.messages)) if is_users(message))
     before = next((text for text in said if text.strip() and text != query.text), "")
-    hidden = (encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
+    hidden = Hidden(encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
     result = yield from traced(recall_for_turn(core, query, ranking, hidden, before, extra), query.text)
     repeated = {row.place for row in result.rows if row.place in hidden_seqs or row.place >= turn.question_seq}
     rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in repeated]
