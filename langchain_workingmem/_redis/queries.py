@@ -11,7 +11,7 @@ import orjson
 from langchain_workingmem._redis.codec import as_dict
 from langchain_workingmem._redis.filters import EVERYTHING
 from langchain_workingmem._redis.keys import check_id, encode
-from langchain_workingmem._text.unicode import WORD, as_searched, keep_ends
+from langchain_workingmem._text.unicode import WORD, as_searched
 from langchain_workingmem._text.values import shown
 from langchain_workingmem.errors import ArgumentError, EmbeddingError
 
@@ -172,8 +172,7 @@ def _nearest(index: str, depth: int, fields: tuple[str, ...]) -> Command:
 
 def distinct_words(text: str, *, whole: bool = False) -> list[str]:
     """Return the distinct words of a question to search for, in lower case, as `as_searched` divides it."""
-    searched = as_searched(keep_ends(text, MAX_QUERY_CHARACTERS), whole=whole)
-    words = [*dict.fromkeys(WORD.findall(searched.lower()))]
+    words = [*dict.fromkeys(WORD.findall(as_searched(text, whole=whole).lower()))]
     half = MAX_QUERY_WORDS // 2
     return words if len(words) <= MAX_QUERY_WORDS else [*words[:half], *words[-half:]]
 

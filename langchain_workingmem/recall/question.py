@@ -56,7 +56,7 @@ def check_argument_names(arguments: Mapping[str, Any]) -> None:
 class Query:
     """A checked search of messages."""
 
-    text: str
+    text: str  # of a longer one beginning and end
     thread_id: str | None
     user_id: str | None
     scope: Scope
@@ -128,7 +128,7 @@ class Query:
         top_k = passed.get("top_k", options.top_k if turn or max_tokens is None else most_hits)
         budget = options.max_tokens if turn and max_tokens is None else max_tokens
         return cls(
-            text=text,
+            text=keep_ends(text, MAX_QUERY_CHARACTERS),
             thread_id=thread_id,
             user_id=user_id,
             scope=scope,
@@ -195,8 +195,9 @@ class Terms:
     @classmethod
     def of(cls, options: RecallOptions, query: Query, known: Collection[str]) -> Terms:
         """Divide a question; `known` are the authors of the user, as tags."""
-        question = keep_ends(query.text, MAX_QUERY_CHARACTERS)
-        text = embedded = keep_ends(f"{query.before}\n{query.text}", MAX_QUERY_CHARACTERS) if query.before else question
+        text = embedded = query.text
+        if query.before:
+            text = embedded = keep_ends(f"{query.before}\n{query.text}", MAX_QUERY_CHARACTERS)
         names, named_authors = frozenset(filter(None, known)), frozenset[str]()
         if 0 < len(names) <= _MOST_AUTHORS:
             pattern, bearers = _name_pattern(names)
@@ -205,7 +206,7 @@ class Terms:
             text = rest if WORD.search(rest) else text
             embedded = text if len(names) <= _COUPLE else embedded  # as it was asked: that finds .05 more there
         words = distinct_words(text, whole=True) if options.search == "hybrid" else []
-        return cls(named_authors, to_utf8(embedded), words, named_times(question, query.now, options.when))
+        return cls(named_authors, to_utf8(embedded), words, named_times(query.text, query.now, options.when))
 
 
 def _key(name: str) -> str:
