@@ -244,7 +244,7 @@ class Memory(SetUpOnEntry):
         question that follows up (docs/recall.md), and for the first one that names one of several authors.
         """
         core, plans, limits = self._core, self._plans, UNLIMITED
-        if arguments or (recall, last_messages, working_memory) != (None, None, True):
+        if arguments or recall is not None or last_messages is not None or working_memory is not True:
             check_argument_names(arguments)
             if recall is not None and (names := sorted({name for name, value in arguments.items() if value} - {"now"})):
                 raise OptionError(f"recall={recall} and {', '.join(names)}", remedy="leave one of them out")

@@ -202,7 +202,8 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
     """Return a message as JSON without its first brace, and its long strings; `OptionError` if nothing can read it."""
     try:
         data, media, paths = _filled({**vars(message), **(message.model_extra or {})}), list[str](), list[list[Any]]()
-        if not (data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str):
+        is_text = data.keys() <= PLAIN and type(data["content"]) is type(data.get("name", "")) is str
+        if not is_text or type(message) is not KINDS[message.type]:  # another class may have its own way
             data = _checked(message)
             for name in ("content", "artifact"):
                 _take_media(data.get(name), [name], media, paths)

@@ -33,7 +33,7 @@ ORDINARY = 100  # the place in the list whose similarity says nothing about a me
 USERS = frozenset({THE_USER.encode()})
 BY_USER = 0.05  # for what a user without a name said: questions are about him more often than about the answers
 _FADE = 10 * 86_400_000_000  # microseconds
-_BITS, _SEQS = 40, (1 << 40) - 1  # of a seq in the place of a message in an array; those of Lua begin below 2^39
+_BITS, _SEQS = 40, (1 << 40) - 1  # of a seq in the place of a message in an array; see START in changing.lua
 
 
 class Span(NamedTuple):

@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from html import escape
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -27,7 +28,7 @@ from langchain_workingmem._text.messages import (
     words_in,
 )
 from langchain_workingmem._text.sending import Marks, headed_groups, provider_valid, with_calls
-from langchain_workingmem._text.unicode import is_utf8
+from langchain_workingmem._text.unicode import is_utf8, visible
 from langchain_workingmem.history.follow import Followed, Known
 from langchain_workingmem.models import MemoryContext, RecallResult
 from langchain_workingmem.options import DEFAULT_LIMIT
@@ -184,9 +185,7 @@ def choose_shown(
     if turn.limit is not None:
         options = replace(options, max_tokens=min(options.max_tokens or turn.limit, turn.limit))
     past = in_order(stored, turn.seqs, recent) if stored and recent else [*stored, *recent]
-    if options.roles is not None or (
-        options.exclude_tools is not False and any(getattr(message, "tool_calls", ()) for message in past)
-    ):
+    if options.roles is not None or options.exclude_tools is True or any(_excluded(past, options)):
         past = without_excluded(past, options, present, turn.totals, {message.id for message in recent})
     if options.media != "all":
         end = media_begin([*past, *present], options.media)
@@ -207,9 +206,9 @@ def _begun_by_user(past: Sequence[BaseMessage], turn: Turn) -> tuple[list[BaseMe
     begins = (not is_blank(message) and talk_kind(message) == "q" for message in past)
     start = next((index for index, is_begin in enumerate(begins) if is_begin), len(past))
     texts = [str(message.text) for message in past[:start] if isinstance(message, AIMessage) and not message.tool_calls]
-    if turn.first_seq > -inf:  # the thread begins earlier
-        texts = []
-    return list(past[start:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in texts if text.strip()]
+    # a thread may begin earlier
+    shown = [escape(visible(text), quote=False) for text in texts if text.strip() and turn.first_seq == -inf]
+    return list(past[start:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in shown]
 
 
 def _blocks(state: MemoryState, turn: Turn, audience: Audience) -> tuple[list[str], list[str], list[str]]:

@@ -61,8 +61,7 @@ class ScopeKey(NamedTuple):
             missing = f"{scope}_id"
             raise errors.IdError(f"working memory of a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         if scope == "thread":
-            keys = state.keys.of(id)
-            return cls(keys, keys.memory, id, user_id)
+            return cls(keys := state.keys.of(id), keys.memory, id, user_id)
         own = state.keys.of_user(id)
         return cls(own.of_memory, own.memory, None, id)
 

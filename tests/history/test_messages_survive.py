@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.messages.tool import tool_call_chunk
+from pydantic import field_serializer
 
 from langchain_workingmem import Memory, OptionError
 from tests.helpers.examples import examples
@@ -109,3 +110,16 @@ def test_content_that_is_not_json_is_refused_and_nothing_is_stored(plain: Memory
     with pytest.raises(OptionError, match=r"message 'm' cannot be stored .* use JSON values"):
         through(plain, HumanMessage("first"), HumanMessage([{"type": "image", "data": object()}], id="m"))
     assert plain.threads.get("t") is None
+
+
+class Masked(HumanMessage):
+    """A class of an application, which says what may be stored."""
+
+    @field_serializer("content")
+    def masked(self, _: object) -> str:
+        return "****"
+
+
+def test_a_class_of_messages_may_say_what_is_stored(plain: Memory) -> None:
+    plain.history.append([Masked(content="4111 1111", id="1")], thread_id="t", user_id="u")
+    assert [message.text for message in plain.history.messages("t")] == ["****"]

@@ -75,6 +75,29 @@ def test_excluded_tools_are_not_shown_and_stay_stored(make_memory: Make, exclude
     assert memory.history.messages("t", last=None)[:5] == stored
 
 
+def test_invalid_calls_are_left_out_with_all_others(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(exclude_tools=True))
+    invalid: Any = {"name": "a", "args": "{bad", "id": "c", "error": "e", "type": "invalid_tool_call"}
+    call = AIMessage("", id="2", invalid_tool_calls=[invalid])
+    memory.history.append([HumanMessage("go", id="1"), call, result("c", "r"), AIMessage("done", id="4")], **TURN)
+    assert texts(memory.context("next", **TURN).messages) == ["go", "done", "next"]
+
+
+def test_a_call_whose_result_comes_in_a_later_turn_stays_with_its_question(make_memory: Make) -> None:
+    stored = [HumanMessage("Book a table", id="1"), ai("", "c", id="2"), HumanMessage("2+2?", id="3")]
+    listed = [*stored, AIMessage("4", id="4"), HumanMessage("Booked?", id="5"), result("c", id="6")]
+    shown = make_memory().context(listed, **TURN).messages
+    assert [message.text for message in shown] == ["Book a table", "", "done", "2+2?", "4", "Booked?"]
+
+
+def test_the_words_of_an_interrupted_call_push_out_no_talk(make_memory: Make) -> None:
+    memory = make_memory(history=HistoryOptions(max_tokens=30))
+    talk = [HumanMessage("My name is Ann", id="1"), AIMessage("Hello Ann", id="2"), HumanMessage("Weather?", id="3")]
+    call = ai("Let me look that up for you in the web", "c", id="4")
+    shown = memory.context([*talk, call, HumanMessage("My name?", id="5")], **TURN).messages
+    assert texts(shown) == ["My name is Ann", "Hello Ann", "Weather?", "My name?"]
+
+
 def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
     chat(brief, *OLD)
     first = brief.history.messages("t")[0]

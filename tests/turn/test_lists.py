@@ -113,9 +113,9 @@ def test_a_greeting_in_the_list_stands_in_front_of_the_user_s_words(bench: Bench
 
 def test_a_model_that_nobody_asks_is_told_what_it_has_said(bench: Bench) -> None:
     memory, model = bench.memory(), Scripted.says("And?")
-    memory.history.append([AIMessage("Welcome!", id="w")], thread_id="t", user_id="u")
+    memory.history.append([AIMessage("Welcome <b>!", id="w")], thread_id="t", user_id="u")
     bench.run(agent_of(model, memory), {"messages": [AIMessage("Go on.", id="g")]}, configured("t", "u"))
-    assert "<said_by_assistant>\nWelcome!" in model.seen[0][0].text
+    assert "<said_by_assistant>\nWelcome &lt;b&gt;!" in model.seen[0][0].text
 
 
 @pytest.mark.parametrize(("first", "edited"), [("a A b", "a A b2"), ("HI b", "HI b2")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 from uuid import uuid4
@@ -165,3 +166,12 @@ def test_answers_without_a_question_end_at_the_boundary(make_memory: Make) -> No
     memory.history.append([AIMessage(f"{at}", id=f"a{at}") for at in range(40)], thread_id="t", user_id="ann")
     found = memory.context("new", thread_id="t", user_id="ann").messages
     assert ids(found)[:-1] == [f"a{at}" for at in range(30, 40)]
+
+
+def test_threads_that_expire_show_as_much_as_others(make_memory: Make) -> None:
+    """Their seqs begin anywhere, so that vectors of an expired thread are not taken for theirs."""
+    memory = make_memory(ttl=timedelta(days=1), history=HistoryOptions(last_messages=2, step=2))
+    for thread in "abcdefghij":
+        for at in range(4):
+            memory.save_turn(turn(at), thread_id=thread, user_id="ann")
+        assert len(memory.context("now", thread_id=thread, user_id="ann").messages) == 3

@@ -1,5 +1,6 @@
 -- Goes after common.lua and rows.lua, before the scripts that change messages.
 local LAYOUT = '18' -- as in indexes.py
+local START = 5040 * STRIDE -- most steps of a history divide it, so windows are as from 0 on; 2^15 of it need 40 bits
 local owner, own_ttl, count, version, title, title_source, created_at, next_seq, last_at, total_tokens, next_number =
   unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at',
     'next_seq', 'last_at', 'total_tokens', 'next_number'))
@@ -12,7 +13,7 @@ local moved, changed = {}, {} -- for rows: seqs of what became current or supers
 -- that has expired may have left vectors, of which nothing tells: so those that expire begin anywhere.
 local function first_seq()
   local dropped = redis.call('ZRANGE', KEYS[7], -1, -1, 'WITHSCORES')[2] or -1
-  return math.max(dropped + 1, ttl and now % 2 ^ 27 * STRIDE or 0) -- below 2^39: ranking.py has 40 bits
+  return math.max(dropped + 1, ttl and now % 2 ^ 15 * START or 0)
 end
 
 -- Returns the stored message of a seq as a table, with the set that it is in, and its facts there.
