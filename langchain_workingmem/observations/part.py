@@ -83,11 +83,11 @@ class Observing(Part):
         """Take the log into the turn. Two more round trips where a list has left messages of it, one in a user's first turn of a process."""
         by_thread = yield from self._read(state, turn, asked, replies)
         own_rows = yield from _on_branch(state, turn, by_thread[turn.thread_id])
-        is_other: bool = own_rows.revision != turn.reply.get("rows_revision", own_rows.revision)
+        is_other = turn.rows_revision not in (None, own_rows.revision)
         if is_other:  # the history has to fit to these rows
             turn.head.pop("uncovered")
             turn.head["without"] = [[*pair] for pair in own_rows.covered.pairs]
-        tokens = sum(int(facts.split(":", 3)[2]) for facts in turn.reply.get("shown") or ())  # as `Facts.read` has them
+        tokens = sum(facts.tokens for facts in turn.shown)
         self._show(state, turn, {**by_thread, turn.thread_id: own_rows}, tokens)
         return is_other
 

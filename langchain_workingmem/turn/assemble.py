@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage, ToolCall
 
+    from langchain_workingmem._redis.keys import Facts
     from langchain_workingmem._redis.state import MemoryState
     from langchain_workingmem.history.follow import Kind
     from langchain_workingmem.models import WorkingMemoryState
@@ -62,9 +63,10 @@ class Turn:
     messages: Sequence[BaseMessage] = ()  # as they were before memory changed them
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
     is_private: bool = False  # nothing of other threads is shown
-    # what `read.lua` was told, and has replied
+    # what `read.lua` was told, and what it has shown of the history, with the revision of the rows that cover the rest
     head: dict[str, Any] = field(default_factory=dict)
-    reply: dict[str, Any] = field(default_factory=dict)
+    shown: list[Facts] = field(default_factory=list)
+    rows_revision: str | None = None
     # what the list is
     known: Known | None = None  # what the thread knows of it
     followed: Followed = field(default_factory=Followed)

@@ -43,7 +43,7 @@ from langchain_workingmem.turn.assemble import (
 from langchain_workingmem.working_memory.store import ScopeKey, read_commands, read_state
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from langchain_core.messages import BaseMessage, MessageLikeRepresentation
 
@@ -157,9 +157,9 @@ class TurnPlans:
         waiting, call_groups = iter(replies), (history_calls, memory_calls, *part_calls)
         (history_reply,), memory_replies, *part_replies = ([*islice(waiting, len(group))] for group in call_groups)
 
-        turn.reply = read_reply(history_reply, *ids)
-        _follow_list(core, turn, storable, entries)
-        rows = _stored_messages(turn, entries, history_reply[1])
+        reply = read_reply(history_reply, *ids)
+        _follow_list(core, turn, reply, storable, entries)
+        rows = _stored_messages(turn, reply, entries, history_reply[1])
         # dropped messages leave room in a limited window, and others may have written behind an edited question
         reads_again = turn.followed.changes_branch and (turn.first_seq > -inf or bool(turn.followed.again))
 
@@ -223,7 +223,7 @@ def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) 
     """Return what `read.lua` is told: the limits of the history and, for a list of several messages, their ids."""
     last, roles = options.last_messages, options.roles
     kinds = "qa" if roles is None else "".join(kind for role, kind in (("human", "q"), ("ai", "a")) if role in roles)
-    # the store knows what messages weigh with all of their media
+    # the store knows what messages weigh with all media
     limit = options.max_tokens if options.token_counter == "approximate" and options.media == "all" else None
     step = options.step or last or 1
     head: dict[str, Any] = {"user": user, "kinds": kinds or "qa", "last": last, "step": step, "tokens": limit}
@@ -233,9 +233,11 @@ def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) 
     return head
 
 
-def _follow_list(core: Core, turn: Turn, messages: Sequence[BaseMessage], entries: Sequence[Entry]) -> None:
+def _follow_list(
+    core: Core, turn: Turn, reply: Mapping[str, Any], messages: Sequence[BaseMessage], entries: Sequence[Entry]
+) -> None:
     """Note in the turn which messages of the thread the list is, and which of it no model is shown; give missing ids."""
-    known = turn.known = known_in(turn.reply)
+    known = turn.known = known_in(reply)
     turn.followed = followed = follow(entries, turn.kind, known, turn.left_out)
     taken_ids = {entry.id for entry in entries}
     for index, id in sorted(followed.aliases.items()):
@@ -260,33 +262,32 @@ def _follow_list(core: Core, turn: Turn, messages: Sequence[BaseMessage], entrie
     turn.hidden_ids = frozenset(refused | deleted | {ids[index] for index in followed.hidden})
 
 
-def _stored_messages(turn: Turn, entries: Sequence[Entry], bodies: Sequence[bytes | None]) -> list[StoredMessage]:
+def _stored_messages(
+    turn: Turn, reply: Mapping[str, Any], entries: Sequence[Entry], bodies: Sequence[bytes | None]
+) -> list[StoredMessage]:
     """Return the messages of the history, and note what it is: without those that the list holds or has left behind."""
+    turn.shown, turn.rows_revision = [*map(Facts.read, reply.get("shown") or ())], reply.get("rows_revision")
+    turn.first_seq, turn.cut = reply.get("begins", -inf), reply.get("cut", 0)
     followed, waiting, kept = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
-    listed = {seq for seqs in turn.reply.get("located") or () for seq in seqs}  # their bodies were not read
+    listed = {seq for seqs in reply.get("located") or () for seq in seqs}  # their bodies were not read
     in_list = {*turn.seqs.values()}
-    own_writer = followed.writer if turn.kind == "state" else None
     repeated: set[str] = set()
     if turn.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
         digests = [entries[index].digest for index in range(last_question(entries)) if index not in followed.seqs]
         repeated = {*digests} if followed.seqs else {*digests} - {""}  # "" is tool traffic: a known list sends it all
     turn.tokens = 0
-    for text in reversed(turn.reply.get("shown") or ()):
-        facts = Facts.read(text)
+    for facts in reversed(turn.shown):
         if facts.seq in listed:
             continue
         body = next(waiting)
         is_in_list = facts.seq in in_list or facts.digest in repeated
         is_behind = facts.seq >= turn.question_seq or any(low <= facts.seq <= high for low, high in turn.abandoned)
-        is_trimmed = facts.writer == own_writer and facts.seq not in turn.left_out  # the state has had it
-        if is_in_list or is_behind or is_trimmed:
+        is_trimmed = facts.writer == followed.writer and facts.seq not in turn.left_out  # the state has had it
+        if is_in_list or is_behind or (is_trimmed and turn.kind == "state"):
             continue
         kept.append((facts.seq, facts.total_tokens if facts.digest else 0, body))
         turn.seqs[facts.id], turn.tokens = facts.seq, turn.tokens + facts.tokens
-        if facts.digest:
-            turn.totals[facts.id] = facts.total_tokens
-    turn.first_seq = turn.reply.get("begins", -inf)
-    turn.cut = turn.reply.get("cut", 0)
+        turn.totals |= {facts.id: facts.total_tokens} if facts.digest else {}
     turn.size = sum([len(body or b"") for *_, body in kept])
     return read_rows(kept, turn.thread_id, make=turn.size <= LONG)
 
@@ -299,8 +300,7 @@ def _read_again(
     turn.head["without"] = [*turn.abandoned, *(turn.head.get("without") or ())] or None
     (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **turn.head))
     turn.seqs = {message.id: turn.seqs[message.id] for message in messages if message.id in turn.seqs}
-    turn.reply = read_reply(reply, turn.thread_id, turn.user_id)
-    return _stored_messages(turn, entries, reply[1])
+    return _stored_messages(turn, read_reply(reply, turn.thread_id, turn.user_id), entries, reply[1])
 
 
 def _with_shown_media(
@@ -314,9 +314,8 @@ def _with_shown_media(
         listed = [message for message in turn.messages if not isinstance(message, SystemMessage)]
         conversation = in_order([row.message for row in rows if is_readable(row)], turn.seqs, listed)
         shown = {message.id for message in conversation[media_begin(conversation, options.media) :]}
-        yield from with_media(
-            state, [row for row in media_rows if is_readable(row) and row.message.id in shown], keep_lost=True
-        )
+        shown_rows = [row for row in media_rows if is_readable(row) and row.message.id in shown]
+        yield from with_media(state, shown_rows, keep_lost=True)
     readable = yield from compute(lambda: [row for row in rows if is_readable(row)], turn.size)
     marks = Marks(state.secret, turn.thread_id, turn.user_id)
     return [marks.put(media_named(row.message), {}) if "media" in row.record else row.message for row in readable]
@@ -347,8 +346,7 @@ def read_history(
     turn = Turn(check_id(thread_id, "thread_id"), user_id or "", "part")  # no list is compared
     turn.head = _history_head(options, (), owner_tag(user_id))
     (reply,) = yield from send(READ.on(state.keys.of(thread_id), **turn.head))
-    turn.reply = read_reply(reply, thread_id, user_id)
-    rows = _stored_messages(turn, (), reply[1])
+    rows = _stored_messages(turn, read_reply(reply, thread_id, user_id), (), reply[1])
     messages = yield from _with_shown_media(state, turn, options, rows)
     history = without_excluded(messages, options, (), turn.totals)
     return provider_valid(fit(history, (), turn.totals, options, turn.cut)[0])
