@@ -31,7 +31,7 @@ from langchain_workingmem.recall.ranking import BY_USER, CANDIDATES, ORDINARY, U
 from langchain_workingmem.threads import find_threads, get_existing_thread, get_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
 
@@ -193,10 +193,11 @@ def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[
 
 
 def recall_for_turn(
-    core: Core, query: Query, ranking: Ranking, hidden: Hidden, before: str, extra: int
+    core: Core, query: Query, ranking: Ranking, hidden: Hidden, said: Iterable[str], extra: int
 ) -> Plan[RecallResult]:
     """Choose the hits of a turn, but for what is `hidden`, and fetch their windows. One round trip, two for a
-    follow-up: a short text with no near hit may follow up what the user said `before`; both are searched, too.
+    follow-up: a short text with no near hit may follow up what the user `said` before (the newest first); both are
+    searched, too. A question that was asked twice follows up what stood before it.
     """
     state, floor = core.state, None
     if query.threshold is None and state.recalling.index.distance != "l2":  # l2 has another scale, so no floor
@@ -206,13 +207,13 @@ def recall_for_turn(
             yield Spawn(learn_floor(state, anew=False), slow=True, task="floor")  # nobody waits for a paid model
     ranking.hide(hidden)
     is_short = (tokens := count_tokens(query.text)) <= FOLLOW_TOKENS
-    nearest = [*islice(ranking, query.sought)] if is_short and before else []
+    nearest = [*islice(ranking, query.sought)] if is_short else []
     gates = [Gate(query, ranking, floor)]
-    if floor and is_short and before:
+    if floor and is_short:
         bar = max(floor.alone, ALONE * gates[0].bar)
         near = [hit for hit in nearest if hit.similarity >= bar]
         has_near = any(hit.similarity <= _SAME or hit.tokens != tokens for hit in near)  # not only a copy of the text
-        if not has_near:
+        if not has_near and (before := next((text for text in said if text.strip() and text != query.text), "")):
             try:
                 joint, _ = yield from search(state, replace(query, before=before), extra=extra)
                 joint.hide(hidden)

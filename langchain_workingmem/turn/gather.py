@@ -329,11 +329,9 @@ def _recalled(
     shown_ids = turn.hidden_ids.union([message.id or "" for message in (*past, *present)])
     hidden_seqs = {*turn.followed.drop, *(turn.seqs[id] for id in shown_ids if id in turn.seqs)}
 
-    # what the user said before; a question that was asked twice follows up what stood before it
     said = (words_in(message) for message in reversed((*turn.history, *turn.messages)) if is_users(message))
-    before = next((text for text in said if text.strip() and text != query.text), "")
     hidden = Hidden(encode(turn.thread_id).encode(), hidden_seqs, turn.question_seq)
-    result = yield from traced(recall_for_turn(core, query, ranking, hidden, before, extra), query.text)
+    result = yield from traced(recall_for_turn(core, query, ranking, hidden, said, extra), query.text)
     repeated = {row.place for row in result.rows if row.place in hidden_seqs or row.place >= turn.question_seq}
     rows = [row for row in result.rows if row.thread_id != turn.thread_id or row.place not in repeated]
     return replace(result, rows=rows)
