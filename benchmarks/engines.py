@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from common import Pair
 
 DTYPES = ("float32", "float16", "int8")
-WORDS = 26  # of a message
 NEAREST_OF_ALL = 10
 
 
@@ -74,12 +73,12 @@ class Engine:
         self.knn = Case("knn", self._knn)
         self.contexts = [Case("context", partial(self._context, target)) for target in (self.semantic, self.hybrid)]
 
-    def fill(self, users: int, threads: int) -> None:
-        """Save the messages, and count what they take."""
+    def fill(self, users: int, threads: int, length: int) -> None:
+        """Save messages of so many words, and count what they take."""
         self._ids = [(f"user-{user}", f"thread-{user}-{at}") for user in range(users) for at in range(threads)]
         before = self.semantic.used_memory()
         for user, thread in self._ids:
-            messages = self._words.messages(BATCH, WORDS, WORDS)
+            messages = self._words.messages(BATCH, length, length)
             self.semantic.memory.history.append(messages, thread_id=thread, user_id=user)
         self.bytes = (self.semantic.used_memory() - before) / (len(self._ids) * BATCH)
 
@@ -110,6 +109,7 @@ def main() -> None:
     parser.add_argument("servers", nargs="*", metavar="REDIS_SERVER", help="a redis-server with Search beside it")
     parser.add_argument("--users", type=int, default=20)
     parser.add_argument("--threads", type=int, default=10, help=f"of each user, with {BATCH} messages each")
+    parser.add_argument("--words", type=int, default=26, help="of a message")
     parser.add_argument("--dims", type=int, default=384)
     parser.add_argument("--rounds", type=int, default=200, help="calls of each operation in each row")
     args = parser.parse_args()
@@ -124,7 +124,7 @@ def main() -> None:
             except RedisCapabilityError:
                 print(f"{engine_of(url)}: no vectors of {dtype}, skipped")
                 continue
-            engine.fill(args.users, args.threads)
+            engine.fill(args.users, args.threads, args.words)
             engines.append(engine)
         each = args.threads * BATCH
         print(f"{args.users} users with {each:,} messages each, {args.dims} dims; {clients()}; p50 in ms\n")
