@@ -215,9 +215,6 @@ class MemoryState:
         return check_zone(name, "timezone")
 
 
-# ---------------------------------------------------------------------- running plans
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
     """The state, runners and options that the parts and faces of a `Memory` share."""

@@ -116,8 +116,6 @@ class Marks:
         return hmac.new(secret, text, hashlib.sha256).hexdigest()[:32]
 
 
-# ---------------------------------------------------------------------- what providers accept
-
 _SENT = ("content", "name", "tool_calls", "invalid_tool_calls")
 _RAW_CALLS = {"tool_calls", "function_call"}  # ChatOpenAI sends these when a message has no calls of its own
 _RESULTS = (ToolMessage, FunctionMessage)

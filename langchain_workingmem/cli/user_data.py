@@ -128,7 +128,7 @@ def export(
     target: Target,
 ) -> None:
     """Write all data of a user as JSON lines."""
-    with target.opened() as memory:
+    with target.opened(working_memory=True) as memory:  # which takes out what a keeper has of deleted messages
         if base.nothing_yet(memory):
             raise typer.Exit(1)
         with writing(output) as file:

@@ -50,6 +50,7 @@ __all__ = [
     "notes_for_copy",
     "notes_from_archive",
     "read",
+    "renew",
     "renew_later",
     "undo",
     "with_living_sources",

@@ -147,11 +147,12 @@ def renew(
     *,
     without: str | None = None,
     cuts: bool = True,
+    only_cuts: bool = False,
 ) -> Plan[WorkingMemoryState]:
     """Write the document as its rows have it, unless it is so, and return it. Two round trips, one more where rows of more threads are needed.
 
     `proposed`: the document that the keeper has read, and what it has made of it. `without`: a path of which what tool, program or person
-    have set goes. `cuts`: where rows have gone, revisions that may hold their values go, too.
+    have set goes. `cuts`: where rows have gone, revisions that may hold their values go, too; `only_cuts`: it is written only then.
     """
     for attempt in range(1, ATTEMPTS + 1):
         commands = source_commands(state, scope_key)
@@ -166,6 +167,8 @@ def renew(
             return memory
         text = proposed[1] if proposed is not None and proposed[0].revision == memory.revision else None
         remade = yield from _remake(state, memory, notes, sources, text, without)
+        if only_cuts and not remade.loses:
+            return memory
         status, row = yield from run_memory(
             state,
             scope_key,

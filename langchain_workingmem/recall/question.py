@@ -16,7 +16,7 @@ from langchain_workingmem import checks
 from langchain_workingmem._redis.filters import DECLARED, Filter, check_declared, labels_of
 from langchain_workingmem._redis.keys import FROM_WHERE, check_id, decode
 from langchain_workingmem._redis.queries import MAX_QUERY_CHARACTERS, build_filter, distinct_words
-from langchain_workingmem._text.unicode import UNSPACED, WORD, keep_ends, to_utf8
+from langchain_workingmem._text.unicode import QUESTION_MARK, UNSPACED, WORD, keep_ends, to_utf8
 from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.errors import IdError, OptionError
 from langchain_workingmem.options import MOST_HITS, RecallArguments, Scope
@@ -57,6 +57,7 @@ class Query:
     """A checked search of messages."""
 
     text: str  # of a longer one beginning and end
+    asks: bool  # the whole has a question mark
     thread_id: str | None
     user_id: str | None
     scope: Scope
@@ -129,6 +130,7 @@ class Query:
         budget = options.max_tokens if turn and max_tokens is None else max_tokens
         return cls(
             text=keep_ends(text, MAX_QUERY_CHARACTERS),
+            asks=QUESTION_MARK.search(text) is not None,
             thread_id=thread_id,
             user_id=user_id,
             scope=scope,

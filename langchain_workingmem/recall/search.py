@@ -21,7 +21,7 @@ from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, search_with_re
 from langchain_workingmem._redis.keys import encode
 from langchain_workingmem._redis.scripts import check_owner
 from langchain_workingmem._text.messages import row_text
-from langchain_workingmem._text.unicode import QUESTION_MARK, WORD, as_searched, count_tokens
+from langchain_workingmem._text.unicode import WORD, as_searched, count_tokens
 from langchain_workingmem._text.values import in_zone, to_micros
 from langchain_workingmem.history.read import with_media
 from langchain_workingmem.models import RecallResult
@@ -189,9 +189,6 @@ def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[
     ], details
 
 
-# ---------------------------------------------------------------------- a turn
-
-
 def recall_for_turn(
     core: Core, query: Query, ranking: Ranking, hidden: Hidden, said: Iterable[str], extra: int
 ) -> Plan[RecallResult]:
@@ -240,7 +237,7 @@ class Gate:
     """
 
     def __init__(self, query: Query, ranking: Ranking, floor: Floor | None) -> None:
-        self.ranking, self.guaranteed = ranking, GUARANTEED if QUESTION_MARK.search(query.text) else 0
+        self.ranking, self.guaranteed = ranking, GUARANTEED if query.asks else 0
         self.bar = 0.0 if floor is None else floor.shown if self.guaranteed else _bar(ranking, floor.shown)
         words = queries.distinct_words(query.text, whole=True) if any(map(str.isdigit, query.text)) else ()
         self.numbers = frozenset(word for word in words if any(map(str.isdigit, word)))

@@ -249,9 +249,6 @@ def collect_contexts() -> Iterator[list[MemoryContext]]:
         _collecting.reset(token)
 
 
-# ---------------------------------------------------------------------- the conversation
-
-
 def is_users(message: BaseMessage) -> bool:
     """Tell whether a message is what the user said."""
     return talk_kind(message) == "q" and is_storable(message)

@@ -105,7 +105,20 @@ class Export:
         self.threads = [thread.id for thread in (yield from self.state.indexes.threads(self.user_id))]
         self.has_files = bool(file_count)
         # without its last record the archive is not whole
-        return [{**header(self.user_id), "ends": True}, *_memory_records(None, *replies)]
+        return [{**header(self.user_id), "ends": True}, *(yield from self.memory(None, keys.of_memory, *replies))]
+
+    def memory(self, thread_id: str | None, keys: Sequence[str], row: Any, stream: Any) -> Plan[list[dict[str, Any]]]:
+        """Return the record of a working memory, without what a keeper has made of messages that are gone."""
+        if b"kept" in (row := as_dict(row)) and self.state.working_memory is not None:
+            from langchain_workingmem import keeping
+
+            scope_key = ScopeKey(keys, keys[-2], thread_id, self.user_id)
+            yield from keeping.renew(self.state, scope_key, only_cuts=True)
+            row, stream = yield from send(("HGETALL", keys[-2]), ("XRANGE", keys[-1], "-", "+"))
+            row = as_dict(row)
+        revisions = [_state(as_dict(fields)) for _, fields in stream]
+        record = {"kind": "working_memory", "thread_id": thread_id, "revisions": revisions} | (row and _state(row))
+        return [record | ({"kept": row[b"kept"].decode()} if b"kept" in row else {})] if row else []
 
     def thread(self, id: str) -> Plan[list[dict[str, Any]]]:
         """Read a thread with its working memory, and which messages it has, the superseded ones where they were."""
@@ -126,7 +139,7 @@ class Export:
             record["title_source"] = next((fact.id for fact in facts if fact.seq == int(source)), None)
         if deleted := sorted(id.decode() for id, value in as_dict(ids).items() if value.startswith(b"x")):
             record["deleted"] = deleted
-        return [record, *_memory_records(id, memory, revisions)]
+        return [record, *(yield from self.memory(id, keys, memory, revisions))]
 
     def messages(self, id: str, facts: Sequence[Facts]) -> Plan[list[dict[str, Any]]]:
         """Read some messages of a thread."""
@@ -158,15 +171,6 @@ def _messages(entries: Iterable[Held], *, vectors: bool) -> list[dict[str, Any]]
             record["vectors"] = {"settings": facts.settings, "data": [b64encode(vector).decode() for vector in packed]}
         records.append(record)
     return records
-
-
-def _memory_records(thread_id: str | None, memory: Any, stream: list[Any]) -> list[dict[str, Any]]:
-    row = as_dict(memory)
-    if not row:
-        return []
-    revisions = [_state(as_dict(fields)) for _, fields in stream]
-    record = {"kind": "working_memory", "thread_id": thread_id, **_state(row), "revisions": revisions}
-    return [record | ({"kept": row[b"kept"].decode()} if b"kept" in row else {})]
 
 
 def _state(row: Mapping[bytes, bytes]) -> dict[str, Any]:

@@ -171,6 +171,17 @@ def test_a_deletion_takes_what_only_older_revisions_hold(make_memory: Make, raw:
     assert keys_with(raw, prefix, "Oslo") == []
 
 
+def test_a_deletion_reaches_revisions_and_archives_at_once(make_memory: Make) -> None:
+    memory = make_memory(**kept_by(Setting()))
+    for id, city in {"a": "Oslo", "b": "Rome"}.items():
+        say(memory, f"city is {city}", id, id)
+        memory.working_memory.keep(id)
+    memory.history.delete(["b"], thread_id="b")
+    assert "Rome" not in str([one.text for one in memory.working_memory.revisions(user_id="u")])
+    memory.history.delete(["a"], thread_id="a")
+    assert "Oslo" not in str([*memory.users.export("u")])
+
+
 def test_a_branch_takes_its_values_along(make_memory: Make) -> None:
     memory = make_memory(**kept_by(Setting()))
     first = [HumanMessage("hi", id="q1"), AIMessage("hello", id="a1")]

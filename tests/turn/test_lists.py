@@ -98,17 +98,10 @@ def test_a_greeting_in_the_list_stands_in_front_of_the_user_s_words(bench: Bench
     starts = [
         seen[0].text.replace("<said_by_assistant>\nWelcome!\n</said_by_assistant>\n\n", "") for seen in model.seen
     ]
-    assert [(seen[0].type, start) for seen, start in zip(model.seen, starts, strict=True)] == [
-        ("human", "How are you?"),
-        ("human", "How are you?"),
-    ]
-    assert [one.text for one in memory.history.messages("t")] == [
-        "Welcome!",
-        "How are you?",
-        "Fine.",
-        "And now?",
-        "Good.",
-    ]
+    begins = [(seen[0].type, start) for seen, start in zip(model.seen, starts, strict=True)]
+    assert begins == [("human", "How are you?")] * 2
+    stored = [one.text for one in memory.history.messages("t")]
+    assert stored == ["Welcome!", "How are you?", "Fine.", "And now?", "Good."]
 
 
 def test_a_model_that_nobody_asks_is_told_what_it_has_said(bench: Bench) -> None:

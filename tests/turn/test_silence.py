@@ -52,7 +52,10 @@ def local(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
     return memory
 
 
-@pytest.mark.parametrize("text", ["What do you know about me?", "ماذا تعرف عني؟", "Τι ξέρεις για μένα\u037e"])
+LONG = f"{'Some report. ' * 200} What of me? {'Some report. ' * 200}"
+
+
+@pytest.mark.parametrize("text", ["What do you know about me?", "ماذا تعرف عني؟", "Τι ξέρεις για μένα\u037e", LONG])
 def test_what_asks_something_is_never_silent(local: Memory, text: str) -> None:
     assert len(local.context(text, **NEW, read_only=True).recalled.rows) >= 2
 
