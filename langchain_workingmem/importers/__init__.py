@@ -79,7 +79,7 @@ def from_langchain(threads: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, 
     yield header()
     for number, thread in enumerate(threads):
         if not isinstance(thread, Mapping) or "thread_id" not in thread:
-            remedy = "pass a dict of thread ids and lists of messages"
+            remedy = "pass a dict of thread ids and lists of messages; in the shell a list with --thread"
             raise OptionError(f"thread {number} has no thread_id", remedy=remedy)
         thread_id, raw_messages = thread["thread_id"], (thread.get("values") or {}).get("messages") or ()
         check_list(raw_messages, f"thread {thread_id!r}", "a list of messages")

@@ -58,6 +58,7 @@ TABLE: list[tuple[str, Kind, str, str, list[int], list[int], list[int]]] = [
     ("asks again beside others", "state", "q1=a a1=b q2=c | a2=d", "q2=c", [], [], []),
     ("its first question is edited", "state", "q1=a a1=b", "q9=a", [0, 1], [], [0]),
     ("its first turn has two questions", "state", "q1=a q2=b a1=c", "q1=a q2=b", [2], [], []),
+    ("a structured answer is left out", "list", "q1=a as1=b q2=c", "q1= q2=", [], [], []),
     ("a copy that shows less is the answer", "list", "q1=a a1=b q2=c", "q1= *=b q2=", [], [], []),
     ("gaps of a part mean nothing", "part", "q1=a a1=b q2=c a2=d", "q1=a q3=e", [], [], [1]),
 ]

@@ -121,5 +121,5 @@ class Masked(HumanMessage):
 
 
 def test_a_class_of_messages_may_say_what_is_stored(plain: Memory) -> None:
-    plain.history.append([Masked(content="4111 1111", id="1")], thread_id="t", user_id="u")
-    assert [message.text for message in plain.history.messages("t")] == ["****"]
+    masked, other = through(plain, Masked(content="4111 1111", id="1"), HumanMessage("hi", id="2", mood="glad"))
+    assert (masked.text, other.model_extra) == ("****", {"mood": "glad"})

@@ -106,6 +106,13 @@ def test_a_new_message_is_not_recalled_by_itself(brief: Memory) -> None:
     assert [message.id for message in context.messages] == ["t-0"]
 
 
+def test_what_stands_behind_a_stored_question_is_no_hit(make_memory: Make, embeddings: WordEmbeddings) -> None:
+    memory, asked = make_memory(embeddings=embeddings), HumanMessage("it rains today", id="q")
+    memory.save_turn([asked], **TURN)
+    memory.history.append([AIMessage("it rains", id="note")], **TURN)
+    assert memory.context([asked], **TURN).recalled.hits == []
+
+
 def test_what_the_history_shows_is_not_recalled_beside_a_hit(make_memory: Make, embeddings: WordEmbeddings) -> None:
     memory = make_memory(embeddings=embeddings, history=HistoryOptions(last_messages=2, step=1))
     chat(memory, *OLD)
