@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +36,8 @@ def highest(documents: Sequence[Document]) -> list[Document]:
     """Prefer high numbers, and copy documents without their ids, as some compressors do."""
 
     def number(document: Document) -> int:
-        return int(re.findall(r"\d+", document.page_content)[-1])
+        assert document.page_content.endswith(str(document.id))  # behind it nothing is told
+        return int(str(document.id))
 
     best = sorted(documents, key=number, reverse=True)
     return [Document("other words", metadata={**one.metadata, "relevance_score": number(one) / 100}) for one in best]

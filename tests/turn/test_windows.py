@@ -169,7 +169,6 @@ def test_answers_without_a_question_end_at_the_boundary(make_memory: Make) -> No
 
 
 def test_threads_that_expire_show_as_much_as_others(make_memory: Make) -> None:
-    """Their seqs begin anywhere, so that vectors of an expired thread are not taken for theirs."""
     memory = make_memory(ttl=timedelta(days=1), history=HistoryOptions(last_messages=2, step=2))
     for thread in "abcdefghij":
         for at in range(4):
