@@ -216,6 +216,7 @@ def test_or_in_the_history_that_was_read(walks: Memory, trips: Trips) -> None:
     walks.save_turn(ASKED, **CHAT)
     assert ALPS in shown(walks)
     assert trips.of(lambda: shown(walks)) == 3  # one for both texts together
+    assert trips.of(lambda: shown(walks, "I went hiking in the Alps, Tom came")) == 2  # something is near
 
 
 def test_nothing_is_searched_with_it_where_nothing_was_found(walks: Memory, trips: Trips) -> None:
