@@ -43,9 +43,6 @@ ATTEMPTS = 5  # of a write that supersedes, or that meets ids of stored messages
 _log = logging.getLogger("langchain_workingmem")
 
 
-# ---------------------------------------------------------------------- one step
-
-
 def write(
     state: MemoryState,
     batch: Sequence[Draft],
@@ -134,9 +131,7 @@ def append(
     times = _times(said_at, len(listed))
     if not must_exist:
         check_id(user_id, "user_id")
-    if state.secret is None and any(MARK in message.additional_kwargs for message in listed):
-        yield from check_layout(state)
-    restored = Marks(state.secret, check_id(thread_id, "thread_id"), user_id or "").unmarked(listed)
+    restored = yield from unmarked(state, listed, thread_id, user_id or "")
     restored = [copy for copy in restored if MARK not in copy.additional_kwargs]  # a copy's original is stored
     answers = structured_answers(restored, is_over=False)
     prepare = partial(drafts, restored, state.recall, core.new_id, answers)
@@ -152,6 +147,15 @@ def append(
         if failure is not None:
             _raise_or_log(core, failure, thread_id, on_error)
     return [draft.message for draft in batch]
+
+
+def unmarked(
+    state: MemoryState, messages: Sequence[BaseMessage], thread_id: str, user_id: str
+) -> Plan[list[BaseMessage]]:
+    """Return messages as they were before memory changed them; a process that never asked Redis reads the secret."""
+    if state.secret is None and any(MARK in message.additional_kwargs for message in messages):
+        yield from check_layout(state)
+    return Marks(state.secret, check_id(thread_id, "thread_id"), user_id).unmarked(messages)
 
 
 def _times(said_at: datetime | Sequence[datetime] | None, number: int) -> list[int | None]:

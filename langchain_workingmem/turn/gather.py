@@ -17,15 +17,15 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_workingmem._engine.calls import traced
 from langchain_workingmem._engine.plan import LONG, compute, send
 from langchain_workingmem._redis.codec import as_messages, is_readable, is_storable, read_rows
-from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, check_layout
+from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS
 from langchain_workingmem._redis.keys import Facts, check_id, encode
 from langchain_workingmem._redis.scripts import READ, owner_tag, read_reply
 from langchain_workingmem._redis.state import Recent
 from langchain_workingmem._text.messages import structured_answers, words_digest, words_in
-from langchain_workingmem._text.sending import MARK, Marks, provider_valid
+from langchain_workingmem._text.sending import Marks, provider_valid
 from langchain_workingmem.history.follow import Entry, Known, follow, last_question, turn_start
 from langchain_workingmem.history.read import with_media
-from langchain_workingmem.history.save import entry_of, known_in, list_head
+from langchain_workingmem.history.save import entry_of, known_in, list_head, unmarked
 from langchain_workingmem.recall.question import Query
 from langchain_workingmem.recall.ranking import Hidden
 from langchain_workingmem.recall.search import recall_for_turn, search
@@ -99,11 +99,7 @@ class TurnPlans:
         appeared: Iterable[str | None] = (),
     ) -> Plan[list[BaseMessage]]:
         """Return messages as they were before memory changed them, without those that memory has put in."""
-        state, listed = self.core.state, as_messages(messages)
-        if state.secret is None and any(MARK in message.additional_kwargs for message in listed):
-            yield from check_layout(state)
-        marks = Marks(state.secret, check_id(thread_id, "thread_id"), check_id(user_id, "user_id"))
-        originals = marks.unmarked(listed)
+        originals = yield from unmarked(self.core.state, as_messages(messages), thread_id, check_id(user_id, "user_id"))
         counts = Counter(message.id for message in originals if message.type == "ai" and message.id)
         for index, message in enumerate(originals):
             if counts[message.id or ""] > 1:  # caches and fakes repeat ids, which tell nothing then
