@@ -97,8 +97,7 @@ class Query:
         """
         if not isinstance(text, str):
             raise OptionError(f"query is of type {type(text).__name__}", remedy="pass a str")
-        if arguments:
-            check_argument_names(arguments)
+        check_argument_names(arguments)
         passed: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
         passed |= {name: CHECKS[name](value, name) for name, value in passed.items() if name in CHECKS}
         for name, id in (("thread_id", thread_id), ("user_id", user_id)):

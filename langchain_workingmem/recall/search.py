@@ -102,9 +102,7 @@ def search(
     depth = min(max(least, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
     terms = Terms.of(options, query, known)
     vector = yield from state.embedder.embed([terms.text], query=True)
-    look = partial(_candidates, state, query, terms, vector, depth, others)
-    refresh = partial(state.indexes.refresh, vector.shape[1])
-    candidates, replies = yield from search_with_repair(look, refresh, create=state.indexes.create)
+    candidates, replies = yield from _candidates(state, query, terms, vector, depth, others)
     seen_authors = frozenset("" if author in USERS else author.decode() for author in {*candidates.authors})
     if seen_authors - known:  # authors whom this process did not know
         known = state.authors.change(owner, lambda before: seen_authors.union(before or ())) or known
@@ -142,10 +140,11 @@ def _candidates(
     depth: int,
     others: Sequence[Command] = (),
 ) -> Plan[tuple[Candidates, list[Any]]]:
-    """Search, beside `others`. One round trip."""
+    """Search, beside `others`; repair an index that was dropped or rebuilt. One round trip."""
     import numpy as np
 
     indexes, index_name, dims = state.indexes, state.keys.vectors_index, vector.shape[1]
+    distance = state.recalling.index.distance
     if not indexes.threads_ready:
         yield from indexes.ready()
     if indexes.dims != dims:
@@ -155,14 +154,18 @@ def _candidates(
     needed = {"message": query.exclude, "created_at": terms.times, "metadata": query.unsure is not None}
     fields = [field for field, is_needed in needed.items() if is_needed]
 
-    distance = state.recalling.index.distance
-    packed = queries.pack(vector, indexes.dtype, distance)[0]
-    searches = [queries.vector_search(index_name, packed, condition, depth, fields) for condition in conditions]
-    if terms.words:
-        searches.append(queries.word_search(index_name, terms.words, where, depth, fields))
-    replies = yield from send(*searches, *others)
+    def commands() -> Plan[list[Any]]:
+        # anew after a repair, which may find an index of another number type
+        packed = queries.pack(vector, indexes.dtype, distance)[0]
+        searches = [queries.vector_search(index_name, packed, condition, depth, fields) for condition in conditions]
+        if terms.words:
+            searches.append(queries.word_search(index_name, terms.words, where, depth, fields))
+        return send(*searches, *others)
+
+    replies = yield from search_with_repair(commands, partial(indexes.refresh, dims), create=indexes.create)
     keys, values, rows, near_count = list[bytes](), list[Any](), list[Any](), 0
-    for index, reply in enumerate(replies[: len(searches)]):
+    search_count = len(conditions) + bool(terms.words)
+    for index, reply in enumerate(replies[:search_count]):
         metric = distance if index < len(conditions) else None
         new_keys, new_values, new_rows = queries.columns(reply, metric, content=bool(fields))
         keys, rows, near_count = keys + new_keys, rows + new_rows, near_count + len(new_keys) * bool(metric)
@@ -174,7 +177,7 @@ def _candidates(
         kept, details = yield from compute(partial(_passing, query, keys, rows), work)
         times = [int(row.get(b"created_at", 0)) for row in compress(details, kept)]
         keys, scores, near_count = [*compress(keys, kept)], scores[kept], sum(kept[:near_count])
-    return Candidates.read(keys, scores, near_count, times, has_more=has_more), replies[len(searches) :]
+    return Candidates.read(keys, scores, near_count, times, has_more=has_more), replies[search_count:]
 
 
 def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[list[bool], list[dict[bytes, Any]]]:
