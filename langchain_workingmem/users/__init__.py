@@ -301,8 +301,7 @@ def _merge_memory(state: MemoryState, source: str, into: str, counts: Counter[st
         document = keeping.without_rows(document.decode(), notes.decode()).encode()
     if document:
         guest, form = document.decode(), state.remembering.format
-        keys = state.keys.of_user(into)
-        scope_key = ScopeKey(keys.of_memory, keys.memory, None, into)
+        scope_key = ScopeKey(state.keys.of_user(into).of_memory, None, into)
 
         def join(text: str) -> str:
             if form.is_empty(guest) or form.is_empty(text):

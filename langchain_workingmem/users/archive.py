@@ -53,9 +53,6 @@ def header(user_id: str | None = None) -> dict[str, Any]:
     return {"kind": "header", "format": FORMAT, "version": VERSION, "user_id": user_id}
 
 
-# ---------------------------------------------------------------------- export
-
-
 def export(state: MemoryState, user_id: str, *, vectors: bool) -> Iterator[Plan[list[dict[str, Any]]]]:
     """Yield the steps that read all data of a user, one after the other; what was deleted meanwhile is left out."""
     reader = Export(state, check_id(user_id, "user_id"), vectors)
@@ -112,9 +109,9 @@ class Export:
         if b"kept" in (row := as_dict(row)) and self.state.working_memory is not None:
             from langchain_workingmem import keeping
 
-            scope_key = ScopeKey(keys, keys[-2], thread_id, self.user_id)
+            scope_key = ScopeKey(keys, thread_id, self.user_id)
             yield from keeping.renew(self.state, scope_key, only_cuts=True)
-            row, stream = yield from send(("HGETALL", keys[-2]), ("XRANGE", keys[-1], "-", "+"))
+            row, stream = yield from send(("HGETALL", scope_key.key), ("XRANGE", keys[-1], "-", "+"))
             row = as_dict(row)
         revisions = [_state(as_dict(fields)) for _, fields in stream]
         record = {"kind": "working_memory", "thread_id": thread_id, "revisions": revisions} | (row and _state(row))
@@ -439,7 +436,7 @@ class _Memory(_Revision):
             keys = context.state.keys.of(self.thread_id)
         revisions = [[str(revision.revision), revision.fields()] for revision in self.revisions]
         fields = [*self.fields(), *(("kept", self.kept) if self.kept else ())]
-        scope_key = ScopeKey(keys, keys[-2], self.thread_id, context.owner)
+        scope_key = ScopeKey(keys, self.thread_id, context.owner)
         status, _ = yield from run_memory(context.state, scope_key, fields=fields, revisions=revisions)
         if status == "written":
             context.counts.update(working_memories=1, revisions=len(revisions))

@@ -48,9 +48,13 @@ class ScopeKey(NamedTuple):
     """Where a working memory is stored."""
 
     keys: Sequence[str]  # the thread's, or of the user: tombstone, memory, revisions; both end with the last two
-    key: str  # of the memory itself
     thread_id: str | None = None  # None: the memory of a user
     user_id: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the key of the memory itself."""
+        return self.keys[-2]
 
     @classmethod
     def of(cls, state: MemoryState, thread_id: str | None, user_id: str | None) -> Self:
@@ -61,9 +65,8 @@ class ScopeKey(NamedTuple):
             missing = f"{scope}_id"
             raise errors.IdError(f"working memory of a {scope} needs a {missing}", remedy=FROM_WHERE.format(missing))
         if scope == "thread":
-            return cls(keys := state.keys.of(id), keys.memory, id, user_id)
-        own = state.keys.of_user(id)
-        return cls(own.of_memory, own.memory, None, id)
+            return cls(state.keys.of(id), id, user_id)
+        return cls(state.keys.of_user(id).of_memory, None, id)
 
 
 def find_scope_key(state: MemoryState, thread_id: str | None, user_id: str | None) -> Plan[ScopeKey]:
