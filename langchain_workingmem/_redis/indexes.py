@@ -131,9 +131,7 @@ class Indexes:
     dims: int | None = None  # of the vector index, once it is known to exist
     dtype: NumberType = "float16"  # of its numbers, likewise
     digest: str = ""  # of the settings of vectors, likewise
-    learned_floor: float | None = (
-        None  # from which on a similarity tells something, where that was learned for this model
-    )
+    learned_floor: float | None = None  # from which on a similarity tells something; None: not learned for this model
 
     def ready(self) -> Plan[None]:
         """Create the index of threads if needed: the round trips of `ensure_index` the first time, none later."""

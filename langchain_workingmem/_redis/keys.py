@@ -200,7 +200,7 @@ class Facts(NamedTuple):
     @property
     def spoken(self) -> str:
         """Return the digest by which a list is compared, without the sign of a refusal; empty for all but talk."""
-        return "" if self.digest.startswith("as") else self.digest.rstrip("!")
+        return "" if self.is_structured else self.digest.rstrip("!")
 
     @property
     def is_from_program(self) -> bool:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, FunctionMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, CUT, count_tokens, length, visible
-from langchain_workingmem._text.values import canonical, to_minute
+from langchain_workingmem._text.values import canonical, to_minute, zone_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -150,7 +150,7 @@ def structured_text(message: BaseMessage) -> str:
         for call_args in args
         for name, value in call_args.items()
     )
-    return "\n".join(filter(None, (str(message.text), *lines)))
+    return "\n".join(filter(None, (words_in(message), *lines)))
 
 
 def words_digest(message: BaseMessage, *, structured: bool = False) -> str:
@@ -241,7 +241,7 @@ def message_text(message: BaseMessage, *, whole: bool = False) -> str:
         return message.content  # nearly all of them
     calls = calls if whole else [call for call in calls if not is_memory_tool(call["name"])]
     lines = (f"[called {call['name']}({json.dumps(call['args'], ensure_ascii=False, default=str)})]" for call in calls)
-    return "\n".join(filter(None, [str(message.text), *attachments(message), *lines])) or (
+    return "\n".join(filter(None, [words_in(message), *attachments(message), *lines])) or (
         "[content without text]" if message.content else ""
     )
 
@@ -263,7 +263,7 @@ def row_text(row: Any, *, searched: bool = False) -> str:
         return content
     if not searched:
         return message_text(row.message)
-    return structured_text(row.message) if row.record["kind"] == "a" else str(row.message.text)
+    return structured_text(row.message) if row.record["kind"] == "a" else words_in(row.message)
 
 
 def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | None = None) -> list[str]:
@@ -272,7 +272,7 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
     Messages have their role, and their time in `zone`, None: UTC. Windows of `thread_id`, where the question is asked,
     say that they are from earlier in it. Threads without a title are numbered, as ids tell a model nothing.
     """
-    numbers, elements = count(1), []
+    numbers, elements, zone_label = count(1), [], zone_name(zone)
     titles = {hit.thread_id: hit.thread_title for hit in result.hits}
     for id, windows in result.windows().items():
         label = (titles.get(id) or f"conversation {next(numbers)}")[:_TITLE]
@@ -286,7 +286,7 @@ def conversations(result: Any, thread_id: str | None = None, zone: ZoneInfo | No
             author = f' name="{escape(name[:_NAME])}"' if name else ""
             if "&" in text or "<" in text or ">" in text:
                 text = escape(text, quote=False)
-            time = to_minute(row.record["at"], zone, named=True)
+            time = f"{to_minute(row.record['at'], zone)} {zone_label}"
             lines.append(f'<message role="{ROLES.get(role, role)}"{author} time="{time}">{text}</message>')
         elements.append("\n".join([*lines, "</conversation>"]))
     return elements

@@ -115,13 +115,12 @@ def in_zone(moment: datetime, zone: ZoneInfo | None) -> datetime:
         return moment
 
 
-def to_minute(moment: datetime | int, zone: ZoneInfo | None = None, *, named: bool = False) -> str:
-    """Write a time, or microseconds, as in `2026-11-20 17:47`, or with the name of the zone behind it; None: UTC."""
+def to_minute(moment: datetime | int, zone: ZoneInfo | None = None) -> str:
+    """Write a time, or microseconds, in UTC as in `2026-11-20 17:47`."""
     if isinstance(moment, int):
         moment = EPOCH + timedelta(0, 0, moment)
     moment = moment if moment.tzinfo is (zone or UTC) else in_zone(moment, zone)
-    minute = moment.isoformat(" ", "minutes")[:16]
-    return f"{minute} {zone.key if zone else 'UTC'}" if named else minute
+    return moment.isoformat(" ", "minutes")[:16]
 
 
 def zone_name(zone: ZoneInfo | None) -> str:

@@ -19,7 +19,7 @@ from langchain_workingmem._engine.plan import Call
 from langchain_workingmem._redis.filters import joined
 from langchain_workingmem._redis.scripts import check_thread
 from langchain_workingmem._redis.state import Recent, ShownDocument, ShownMessages
-from langchain_workingmem._text.messages import unescape
+from langchain_workingmem._text.messages import unescape, words_in
 from langchain_workingmem._text.unicode import in_texts, visible
 from langchain_workingmem._text.values import aware, check_depth, check_nesting, problems_in, shown, zone_name
 from langchain_workingmem.checks import as_tuple
@@ -241,7 +241,7 @@ def _search(
     search_query = replace(search_query, timezone=zone_name(zone), exclude=last_shown.ids, exclude_thread=thread_id)
     result = yield from traced(search_messages(state, search_query), search_query.text)
     rows = [row for row in result.rows if row.thread_id != thread_id or row.message.id not in last_shown.ids]
-    rows = [row for row in rows if not last_shown.question or str(row.message.text).strip() != last_shown.question]
+    rows = [row for row in rows if not last_shown.question or words_in(row.message).strip() != last_shown.question]
     beyond = " beyond the messages that you already see" if last_shown.ids else ""
     return replace(result, rows=rows).as_text(zone_name(zone)) or f"Nothing was found{beyond}."
 

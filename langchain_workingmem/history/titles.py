@@ -12,7 +12,7 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_workingmem._engine.plan import Plan, Spawn
 from langchain_workingmem._redis.codec import is_readable
 from langchain_workingmem._redis.scripts import change_thread
-from langchain_workingmem._text.messages import without_thoughts
+from langchain_workingmem._text.messages import without_thoughts, words_in
 from langchain_workingmem._text.unicode import to_utf8, visible
 from langchain_workingmem.errors import WorkingMemError
 from langchain_workingmem.history.read import read_page, selection
@@ -61,10 +61,10 @@ def _name(
         page = yield from read_page(state, thread_id, None, selection(limit=_MOST_MESSAGES, roles=["human"]))
         facts = {fact.seq: fact for fact in page.facts}
         rows = [row for row in page.rows() if not facts[row.place].is_refused and is_readable(row)]
-        source = next((row for row in rows if str(row.message.text).strip()), None)
+        source = next((row for row in rows if words_in(row.message).strip()), None)
         if source is None:
             return
-        text = visible(str(source.message.text).strip()[:_MOST_READ])
+        text = visible(words_in(source.message).strip()[:_MOST_READ])
         instructions = (options.instructions or _INSTRUCTIONS).replace("{max_chars}", str(options.max_chars))
         messages = [SystemMessage(instructions), HumanMessage(text)]
         run = {"run_name": "title", "metadata": {"thread_id": thread_id}}

@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from langchain_workingmem._text.messages import ROLES, conversations, message_text
 from langchain_workingmem._text.unicode import replace_hidden, visible
-from langchain_workingmem._text.values import to_minute
+from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.display.pictures import counted, cut
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def of_threads(page: Page[Thread], zone: ZoneInfo | None) -> Answer:
     ]
     lines = [
         f"{quoted(row['thread_id'])}: {quoted(row['title']) if row['title'] else '(no title)'}, {counted(row['message_count'], 'message')}, "
-        f"changed {to_minute(thread.updated_at, zone, named=True)}"
+        f"changed {to_minute(thread.updated_at, zone)} {zone_name(zone)}"
         for row, thread in zip(rows, page, strict=True)
     ]
     head = (

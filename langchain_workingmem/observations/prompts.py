@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from langchain_workingmem._text.values import to_minute
+from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.observations.worker import escaped
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _with_form(rules: str, numbers: str, instructions: str | None) -> str:
 def notes(observations: Sequence[Observation], zone: ZoneInfo | None = None) -> str:
     """Write lines for the reflector, numbered from 1."""
     return "\n".join(
-        f'<observation n="{number}" time="{to_minute(note.said_at, zone, named=True)}" '
+        f'<observation n="{number}" time="{to_minute(note.said_at, zone)} {zone_name(zone)}" '
         f'priority="{note.priority}">{escaped(note.text)}</observation>'
         for number, note in enumerate(observations, 1)
     )

@@ -20,7 +20,7 @@ from langchain_workingmem._engine.plan import Plan, Sleep, Spawn, compute, send
 from langchain_workingmem._redis.keys import Facts
 from langchain_workingmem._text.messages import is_memory_tool, message_text, talk_kind, tool_call_ids
 from langchain_workingmem._text.unicode import CHARACTERS_PER_TOKEN, keep_ends, length, visible
-from langchain_workingmem._text.values import to_minute
+from langchain_workingmem._text.values import to_minute, zone_name
 from langchain_workingmem.derived import Rows, ThreadRows, learn
 from langchain_workingmem.errors import ModelError, ThreadNotFoundError, ThreadOwnershipError, WorkingMemError
 from langchain_workingmem.history.read import complete_rows
@@ -169,7 +169,7 @@ def elements(
     if question is not None:
         lines.append(f"<question>{escaped(keep_ends(_text(question.message, {}), _MOST_QUOTED))}</question>")
     for number, (row, text) in enumerate(zip(rows, texts, strict=True), 1):
-        time = to_minute(row.stored_at, zone, named=True)
+        time = f"{to_minute(row.stored_at, zone)} {zone_name(zone)}"
         head = f'<message n="{number}" role="{role_of(row.message)}" time="{time}">'
         lines.append(f"{head}{escaped(keep_ends(text, max(longest, _LEAST)))}</message>")
     return "\n".join(lines)

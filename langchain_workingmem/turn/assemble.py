@@ -207,7 +207,7 @@ def _begun_by_user(past: Sequence[BaseMessage], turn: Turn) -> tuple[list[BaseMe
     """Return a history that begins with the user, and blocks of what the assistant said before the first word."""
     begins = (not is_blank(message) and talk_kind(message) == "q" for message in past)
     start = next((index for index, is_begin in enumerate(begins) if is_begin), len(past))
-    texts = [str(message.text) for message in past[:start] if isinstance(message, AIMessage) and not message.tool_calls]
+    texts = [words_in(message) for message in past[:start] if isinstance(message, AIMessage) and not message.tool_calls]
     # a thread may begin earlier
     shown = [escape(visible(text), quote=False) for text in texts if text.strip() and turn.first_seq == -inf]
     return list(past[start:]), [f"<said_by_assistant>\n{text}\n</said_by_assistant>" for text in shown]
