@@ -113,8 +113,6 @@ def test_content_that_is_not_json_is_refused_and_nothing_is_stored(plain: Memory
 
 
 class Masked(HumanMessage):
-    """A class of an application, which says what may be stored."""
-
     @field_serializer("content")
     def masked(self, _: object) -> str:
         return "****"

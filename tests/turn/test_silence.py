@@ -22,6 +22,7 @@ from tests.helpers.types import Make
 TALK = Path(__file__).parents[2] / "benchmarks/talk"
 ROLES: dict[str, Any] = {"user": HumanMessage, "assistant": AIMessage}
 NEW: Any = {"thread_id": "new", "user_id": "ann"}
+LONG = f"{'Some report. ' * 200} What of me? {'Some report. ' * 200}"
 
 
 @pytest.fixture(params=["en", "de", "zh"])
@@ -50,9 +51,6 @@ def local(make_memory: Make, local_model: LocalEmbeddings) -> Memory:
     ]
     memory.save_turn(lines, thread_id="old", user_id="ann")
     return memory
-
-
-LONG = f"{'Some report. ' * 200} What of me? {'Some report. ' * 200}"
 
 
 @pytest.mark.parametrize("text", ["What do you know about me?", "ماذا تعرف عني؟", "Τι ξέρεις για μένα\u037e", LONG])
