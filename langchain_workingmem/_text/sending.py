@@ -9,7 +9,6 @@ without content. Every list that memory puts together passes through `provider_v
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from dataclasses import dataclass
 from secrets import token_bytes
@@ -113,7 +112,7 @@ class Marks:
         """Sign what a mark keeps, for this thread and a user; the content of an `inserted` message, for any thread."""
         scope = [None, None, content] if "inserted" in kept else [self.thread_id, user_id, None]
         text = canonical([*scope, id, kept]) or token_bytes()  # what cannot be written has no right mark
-        return hmac.new(secret, text, hashlib.sha256).hexdigest()[:32]
+        return hmac.digest(secret, text, "sha256").hex()[:32]
 
 
 _SENT = ("content", "name", "tool_calls", "invalid_tool_calls")

@@ -148,15 +148,15 @@ def rank(
     names = sorted({*candidates.threads})
     numbers, count = {name: number for number, name in enumerate(names)}, len(candidates.threads)
     threads = np.fromiter(map(numbers.__getitem__, candidates.threads), np.int64, count)
-    chunk_places, indexes = (threads << _BITS) + candidates.seqs, np.arange(count)
+    chunk_places = (threads << _BITS) + candidates.seqs
     # the chunks of a message stand together then, in the order of the search; `first` is the first one of each message
     by_place = chunk_places.argsort(kind="stable")
-    places, is_first = chunk_places[by_place], np.ones(count, bool)
+    places, values, is_near = chunk_places[by_place], candidates.values[by_place], by_place < candidates.near_count
+    is_first = np.ones(count, bool)
     is_first[1:] = places[1:] != places[:-1]
     places, first, (starts,) = places[is_first], by_place[is_first], is_first.nonzero()
-    values, is_near = candidates.values, indexes < candidates.near_count
-    similarity = np.maximum.reduceat(np.where(is_near, values, 0)[by_place], starts)
-    words = np.maximum.reduceat(np.where(is_near, 0, values)[by_place], starts)
+    similarity = np.maximum.reduceat(np.where(is_near, values, 0), starts)
+    words = np.maximum.reduceat(np.where(is_near, 0, values), starts)
     score, best_score = similarity, 1.0
     wording = words / (words.max(initial=0) or 1)
     if hybrid and len(places):
@@ -175,13 +175,13 @@ def rank(
     if times:
         timely = nearness(np.array(candidates.times, np.int64)[first], times, now)
         score, best_score = score + scale * weights.time * timely, best_score + weights.time
-    order = np.lexsort((places >> _BITS, places & _SEQS, score))[::-1]  # of equals the newer first
+    order = np.lexsort((places & _SEQS, score))[::-1]  # of equals the newer first
     if threshold > 0:
         order = order[similarity[order] >= threshold]
     scores = (score / (best_score + bonus)).clip(0, 1) if hybrid else score.clip(0, 1)
 
     if numbered:  # an excerpt shows the chunk with the number of the question
-        first_by_words = np.minimum.reduceat(np.where(is_near, count, indexes)[by_place], starts)
+        first_by_words = np.minimum.reduceat(np.where(is_near, count, by_place), starts)
         first = np.where(words > 0, first_by_words, first)
     return Ranking(candidates, names, places, first, scores, similarity, wording, timely, order)
 
