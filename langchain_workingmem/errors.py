@@ -214,7 +214,7 @@ class OutcomeUnknownError(RedisConnectionError):
     """The reply to a write was lost, so it may have taken effect: read the data, and repeat it if it has not."""
 
 
-# How servers word errors that we act upon: up to 8.6 Search has no codes, then these. NOSEARCH, NOTDB0 and NOSHARD are ours.
+# How servers word errors that we act upon: up to 8.6 Search has no codes. NOSEARCH, NOTDB0 and NOSHARD are ours.
 _CODES_BY_WORDS = {
     "no permissions": "NOPERM",  # also inside a script
     "required permissions": "NOPERM",  # of Search

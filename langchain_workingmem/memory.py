@@ -159,8 +159,9 @@ class Memory(SetUpOnEntry):
             ttl_ms=check_ttl(ttl),
             create=create_index,
         )
-        runs: Any = {"runner": runner, "async_runner": async_runner}
-        self._core = core = Core(state=state, new_id=partial(token_hex, 16), on_error=on_error, **runs)
+        self._core = core = Core(
+            state=state, runner=runner, async_runner=async_runner, new_id=partial(token_hex, 16), on_error=on_error
+        )
         if working_memory is not None and working_memory.keeper is not None:
             from langchain_workingmem import keeping
 
@@ -174,7 +175,7 @@ class Memory(SetUpOnEntry):
         if observations is not None:
             from langchain_workingmem.observations.wing import install
 
-            self.__dict__["observations"] = install(core, observations)
+            self.__dict__["observations"] = install(core, observations)  # where the cached property looks first
             # the log decides what is shown; `last_messages=0` shows it alone
             history = replace(history, last_messages=0 if history.last_messages == 0 else None)
         self._plans = TurnPlans(core, history)
@@ -255,7 +256,7 @@ class Memory(SetUpOnEntry):
         turn = yield from plans.gather(listed, (thread_id, user_id), limits)
         if not read_only and turn.known is not None:
             branch = turn.followed if turn.followed.changes_branch else None
-            plans.notes.note(thread_id, question(listed), replace(turn.known, branch=branch))
+            plans.notes.note(thread_id, turn.question, replace(turn.known, branch=branch))
         return assemble(core.state, plans.history, turn, listed, Audience(read_only=read_only))
 
     acontext = twin(context)
@@ -346,8 +347,8 @@ class Memory(SetUpOnEntry):
     ) -> RunnableLambda[Any, dict[str, Any]]:
         """Return a StateGraph node that saves the turn: the user's last message and all after it.
 
-        One round trip; with a checkpointer two if `load_node` has not run before it in this process, as at a checkpoint
-        between them. Safe under retry policies: saving is idempotent. `user_id` is as there, and owns the threads.
+        One round trip; with a checkpointer two if `load_node` has not run before it in this process, as after a resumed
+        graph. Safe under retry policies: saving is idempotent. `user_id` is as in `load_node`, and owns the threads.
         """
         from langchain_workingmem.faces import finder
         from langchain_workingmem.faces.runnables import save_node

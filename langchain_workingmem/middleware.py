@@ -172,7 +172,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         call = self._call(request.state, request.runtime)
         run = self._run_of(call)
         run.model = request.model
-        turn = yield from self._core.ready(self._prepare(call, run), "prepare")
+        turn = yield from self._core.ready(self._prepare(call, run), "prepare")  # a span without the call of the model
 
         def ask() -> Plan[Any]:
             model_call = partial(handler, self._with_memory(request, call, turn))

@@ -268,7 +268,7 @@ def rerank(
 # ---------------------------------------------------------------------- what a provider refuses
 
 _REFUSED = frozenset({400, 413, 422})  # HTTP: bad request, too large, not processable
-_KINDS = ("ContextOverflowError", "ModelInvalidRequestError")  # of LangChain, which may have no status
+_REFUSALS = ("ContextOverflowError", "ModelInvalidRequestError")  # of LangChain, which may have no status
 _STATUS = ("status_code", "code", "http_status", "status")
 # Too long a prompt in words of OpenAI, Anthropic, Google, Bedrock, Mistral, Cohere, xAI, Groq, Z.ai, vLLM, llama.cpp
 _TOO_LONG = re.compile(
@@ -289,14 +289,14 @@ def is_overflow(error: BaseException) -> bool:
     if (cause := _refusal(error)) is None:
         return False
     words = f"{cause} {getattr(cause, 'code', '')} {getattr(cause, 'body', '')}"
-    return type(cause).__name__ == _KINDS[0] or _TOO_LONG.search(words) is not None
+    return type(cause).__name__ == _REFUSALS[0] or _TOO_LONG.search(words) is not None
 
 
 def _refusal(error: BaseException) -> BaseException | None:
     """Return the first of an error and its causes that says what happened, if it says that a provider refused."""
     cause: BaseException | None = error
     for _ in range(20):  # causes may be a circle
-        if cause is None or type(cause).__name__ in _KINDS:
+        if cause is None or type(cause).__name__ in _REFUSALS:
             return cause
         if (status := _status(cause)) is not None:
             return cause if status in _REFUSED else None
@@ -326,7 +326,7 @@ def traced(plan: Plan[T], query: str) -> Plan[T]:
     """Show recall as a retriever run to callbacks and LangSmith; return the plan itself if nobody listens."""
     runs = getattr(sys.modules.get("langchain_core.runnables.config"), "var_child_runnable_config", None)
     is_heard = runs is not None and runs.get() is not None  # in a run; None while a thread imports it
-    if not is_heard and ("langsmith.run_trees" in sys.modules or _is_asked()):  # not imported to learn that (0.3 s)
+    if not is_heard and ("langsmith.run_trees" in sys.modules or _is_traced()):  # not imported to learn that (0.3 s)
         from langsmith.utils import tracing_is_enabled
 
         is_heard = bool(tracing_is_enabled())
@@ -335,7 +335,7 @@ def traced(plan: Plan[T], query: str) -> Plan[T]:
 
 
 @cache  # as LangSmith reads the environment once
-def _is_asked() -> bool:
+def _is_traced() -> bool:
     return any(os.environ.get(f"{name}_TRACING{end}") for name in ("LANGSMITH", "LANGCHAIN") for end in ("", "_V2"))
 
 

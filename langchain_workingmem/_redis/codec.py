@@ -128,7 +128,7 @@ def drafts(
     new_id: Callable[[], str],
     structured: Collection[int] = (),
 ) -> list[Draft]:
-    """Prepare messages, some `structured` answers, for the store; set missing ids on them, so that a retry is safe."""
+    """Prepare messages for the store; set missing ids, so a retry is safe. `structured`: from `structured_answers`."""
     prepared = []
     for message in filter(is_storable, messages):
         has_new_id = message.id is None

@@ -66,7 +66,7 @@ class Filter:
 
     @classmethod
     def of(cls, wanted: Mapping[str, Any] | None, name: str = "filter", *, finite: bool = True) -> Self:
-        """Check a filter; `OptionError` for an unknown operator, a wrong operand, no JSON, and beyond `MOST_CHARACTERS`."""
+        """Check a filter; `OptionError` for unknown operators, wrong operands, no JSON, and beyond `MOST_CHARACTERS`."""
         text, writer = "", json.JSONEncoder(allow_nan=not finite, default=_as_dict)
         try:
             for number, part in enumerate(writer.iterencode({} if wanted is None else wanted)):

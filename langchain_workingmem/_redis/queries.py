@@ -239,7 +239,7 @@ def total_of(reply: Any) -> int:
 def columns(reply: Any, metric: str | None, *, content: bool) -> tuple[list[bytes], Floats, list[Any]]:
     """Return keys, similarities (without a `metric` BM25 scores) and fields of what was found, a column for each.
 
-    Similarities go from 0 to 1, with "ip" above it for long vectors. A document that was deleted meanwhile has 0 and None.
+    Similarities go from 0 to 1, with "ip" above it for long vectors. A document that was deleted meanwhile has 0, None.
     """
     import numpy as np
 

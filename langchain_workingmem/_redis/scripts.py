@@ -1,7 +1,7 @@
 """The Lua scripts, each one atomic step within one hash tag, and their calls over a thread.
 
-A script's file names KEYS, ARGV and reply; a script runs only for the thread's owner, whose tombstone lies in another slot:
-what was written while the owner is being deleted, the caller takes back (`guarded_write`, `undone`).
+The file of a script names KEYS, ARGV and reply. A script runs only for the owner of the thread, whose tombstone lies
+in another slot: what was written while the owner is being deleted, the caller takes back (`guarded_write`, `undo`).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def guarded_write(
     return results, None if deleted is None else UserDeletedError(deleted)
 
 
-def undone(state: MemoryState, thread_id: str, owner: str, version: int | None, ids: Sequence[str] = ()) -> Plan[None]:
+def undo(state: MemoryState, thread_id: str, owner: str, version: int | None, ids: Sequence[str] = ()) -> Plan[None]:
     """Undo a write that met the deletion of its user: the thread if it is as `version` says, else the messages."""
     with suppress(ThreadOwnershipError, ThreadNotFoundError):  # it has another owner by now
         yield from delete_from(state, thread_id, owner, what="undo", version=version, ids=[*ids])
@@ -135,7 +135,7 @@ def change_thread(
     row = as_dict(fields)
     if deleted is not None and row:
         if what == "create":
-            yield from undone(state, thread_id, user_id or "", int(row[b"version"]))
+            yield from undo(state, thread_id, user_id or "", int(row[b"version"]))
         raise deleted
     if not row:
         raise ThreadNotFoundError(thread_id)

@@ -227,15 +227,11 @@ class Core:
 
     def run(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan now; telemetry calls it by `name`, else by the name of its function."""
-        if calls.plan_wrapper is not None or not self.state.layout_known:
-            plan = self.ready(plan, name)
-        return self.runner.run(plan)
+        return self.runner.run(self.ready(plan, name))
 
     async def arun(self, plan: Plan[T], name: str = "") -> T:
         """Run a plan in the running event loop."""
-        if calls.plan_wrapper is not None or not self.state.layout_known:
-            plan = self.ready(plan, name)
-        return await self.async_runner.run(plan)
+        return await self.async_runner.run(self.ready(plan, name))
 
     def ready(self, plan: Plan[T], name: str) -> Plan[T]:
         """Let telemetry see a plan by `name`, and check the layout first where that was not done."""

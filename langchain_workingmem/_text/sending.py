@@ -80,8 +80,8 @@ class Marks:
         return frozenset(seq for message in marked for seq in (self._read(message) or {}).get("left_out") or ())
 
     def unmarked(self, messages: Iterable[BaseMessage], *, own: bool = False) -> list[BaseMessage]:
-        """Undo what memory has changed in messages, and leave out what it has put in; `own`: undo only its own changes."""
-        originals = list["BaseMessage"]()
+        """Undo what memory has changed, and leave out what it put in; `own`: undo only what this memory has changed."""
+        originals = list[BaseMessage]()
         for message in messages:
             kept = self._read(message, own=own) if MARK in message.additional_kwargs else {}
             if "inserted" in (kept or ()) and not own:
@@ -161,7 +161,7 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
 def with_calls(
     message: BaseMessage, calls: Sequence[ToolCall] = (), content: str | list[Any] | None = None
 ) -> BaseMessage:
-    """Copy an answer with only these of its tool calls, with `content` or its text alone; marked: nobody saves it."""
+    """Copy an answer with only these of its tool calls, with `content` or its text; by `lc_source`, nobody saves it."""
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
     lean = message.model_copy(update={"additional_kwargs": {**extras, "lc_source": SOURCE}})
     content = str(message.text) if content is None else content

@@ -162,7 +162,7 @@ def load_node(
         reading = plans.gather(messages, ids, limits, kind=kind, left_out=left_out)
         turn = yield from core.with_fallback(reading, Turn(*ids, kind=kind), "the graph goes on without memory")
         if not read_only and limits.saves and turn.known is not None:
-            plans.notes.note(ids[0], question(messages), turn.known)
+            plans.notes.note(ids[0], turn.question, turn.known)
         # what the caller's list begins with stays in a state, as it is not stored yet
         first = [message for message in messages if not isinstance(message, SystemMessage)][:1]
         for_model = into != "messages" or all(map(is_users, first))

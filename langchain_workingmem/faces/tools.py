@@ -81,7 +81,7 @@ def memory_tools(
     for tool in names:
         if tool not in MAKERS:
             raise errors.OptionError(f"there is no tool {tool!r}", remedy=f"use {', '.join(MAKERS)}")
-        if tool in WORKING and core.state.remembering.read_only and tool in WRITING:  # an error where it is off
+        if tool in WORKING and core.state.remembering.read_only and tool in WRITING:  # `remembering` raises if off
             raise errors.ReadOnlyError(f"{tool} writes, and working memory is read-only", remedy="leave the tool out")
     return [_tool(core, tool, name, find_ids, metadata) for tool in names if not (read_only and tool in WRITING)]
 

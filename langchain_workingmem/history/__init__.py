@@ -220,10 +220,10 @@ class History(Operations):
         """Delete messages by id, or all that were stored until a time (inclusive), and return how many there were.
 
         With their vectors and older versions; with `until` also those on other branches, and an edited message when its
-        newest version is that old. By id, each 100 messages are one atomic step: a round trip, and one per 500 vectors. What was deleted by id does not come back
-        from a list or state that still holds it, nor from an older export; `append` stores it again. `until` deletes
-        100 in a step of two round trips, the oldest first, so call it again after an interruption. A tool call may go
-        while its result stays: no model is shown one without the other.
+        newest version is that old. By id, each 100 messages are one atomic step: a round trip, and one per 500 vectors.
+        What was deleted by id does not come back from a list or state that still holds it, nor from an older export;
+        `append` stores it again. `until` deletes 100 in a step of two round trips, the oldest first, so call it again
+        after an interruption. A tool call may go while its result stays: no model is shown one without the other.
         """
         if (message_ids is None) == (until is None):
             problem = "neither message_ids nor until" if until is None else "both message_ids and until"

@@ -66,8 +66,8 @@ class Known:
     version: int | None = None  # of the thread; None: there is none
     created_at: str | None = None
     is_all: bool = True  # `facts` hold all that was said, not only the newest
-    next_seq_when_read: int = 0  # by the caller
-    next_seq_when_saved: float = inf  # its turn; inf: it is not saved
+    next_seq_when_read: int = 0  # `next_seq` when the caller read the thread
+    next_seq_when_saved: float = inf  # `next_seq` when the turn was saved; inf: it is not
     written: frozenset[int] = frozenset()  # seqs that the caller has written in between
     branch: Followed | None = None  # what `follow` said in the context of this turn, whose list was perhaps longer
 
@@ -108,7 +108,7 @@ class Followed:
     drop: list[int] = field(default_factory=list)  # seqs that are superseded now
     bring_back: list[int] = field(default_factory=list)  # seqs that are current again
     aliases: dict[int, str] = field(default_factory=dict)  # index in the list -> stored id, where the ids differ
-    edited: dict[int, int] = field(default_factory=dict)  # index in the list -> seq, where the words change in place
+    edited: dict[int, int] = field(default_factory=dict)  # index in the list -> seq, where it is written anew in place
     seqs: dict[int, int] = field(default_factory=dict)  # index in the list -> seq of the stored message
     again: dict[str, int] = field(default_factory=dict)  # id of an edited question, stored a second time -> newest seq
     changes_branch: bool = False  # another branch than the thread's is the current one
@@ -130,7 +130,7 @@ def follow(
         if not is_repeated and ids.isdisjoint(entry.id for entry in entries):
             return Followed(new=[*range(len(entries))])
     compared = _Comparison(entries, kind, known)
-    edit, matched, (held, in_order) = compared.edited_question, compared.matched, compared.last_list
+    edit, matched, (in_list, in_order) = compared.edited_question, compared.matched, compared.last_list
     followed = Followed(need_ids=compared.need_ids, writer=compared.writer)
     followed.again = {edit.id: max(fact.seq for fact in compared.versions[edit.id])} if edit else {}
     followed.seqs = {index: fact.seq for index, fact in matched.items()}
@@ -144,7 +144,7 @@ def follow(
         turn = refused.intersection(range(turn_start(entries[:end], refused), end))
         followed.edited |= {index: matched[index].seq for index in turn}
     if kind != "part":
-        followed.bring_back = sorted({fact.seq for fact in held.values() if not fact.is_current})
+        followed.bring_back = sorted({fact.seq for fact in in_list.values() if not fact.is_current})
         followed.drop = compared.left_behind(left_out)
     if kind == "state":
         followed.hidden = compared.hidden(followed.drop)
@@ -227,7 +227,7 @@ class _Comparison:
 
     @cached_property
     def has_lost_its_past(self) -> bool:
-        """Whether a state begins with its last turn, though something was said before that: its checkpoints are lost."""
+        """Whether a state begins with its last turn, though more was said before it: its checkpoints are lost."""
         first = min(self.versions[self.by_id[min(self.by_id)].id], key=lambda fact: fact.seq)  # before it was edited
         return self.kind == "state" and self.turn_at <= min(self.by_id) and first.total_tokens > first.tokens
 
@@ -352,18 +352,18 @@ class _Comparison:
     @cached_property
     def last_list(self) -> tuple[dict[int, Facts], list[Facts]]:
         """What the list holds (of several copies in a state, the last one), and those of it that were not moved."""
-        held, in_order = dict[int, "Facts"](), list["Facts"]()
+        in_list, in_order = dict[int, "Facts"](), list["Facts"]()
         for index, fact in sorted(self.matched.items()):
             goes_back = in_order and index not in self.reminders and fact.seq <= in_order[-1].seq
             if goes_back and fact.id != self.entries[index].id:  # another copy begins
-                held, in_order, goes_back = {}, [], False
-            held[index] = fact
+                in_list, in_order, goes_back = {}, [], False
+            in_list[index] = fact
             if index in self.reminders or (goes_back and len(in_order) > 1 and fact.seq <= in_order[-2].seq):
                 continue  # it was moved
             if goes_back:  # it fits to those before, so the last of these was moved
                 in_order.pop()
             in_order.append(fact)
-        return held, in_order
+        return in_list, in_order
 
     @cached_property
     def writer(self) -> str:
@@ -386,7 +386,7 @@ class _Comparison:
         asked = edit or (common[-1] if is_list and common[-1].spoken.startswith("q") else None)
         replaced = self._answered(asked) if asked and asked.is_current else set[int]()
         held = ({fact.seq for fact in in_list.values()} | {*left_out}) - (replaced if edit else set())
-        includes_programs = bool(in_order) and in_order[0].is_from_program
+        includes_programs = bool(in_order) and in_order[0].is_from_program  # the list is that of a program
         writer = edit.writer if edit and not in_order else self.writer
         # clients leave out tool traffic: it stays with the message that it led to, as t t in q t t a
         omits_traffic = is_list or len(in_list) < len(self.matched)
@@ -409,17 +409,17 @@ class _Comparison:
     def hidden(self, drop: Collection[int]) -> list[int]:
         """Return the indexes in a state that are not shown: what it left, and copies (the turn's last is shown)."""
         (in_list, _), placed = self.last_list, sorted(self.matched.items())
-        counts = {fact.seq: index for index, fact in reversed(placed)}
-        counts |= {fact.seq: index for index, fact in placed if index >= self.turn_at}
+        shown_at = {fact.seq: index for index, fact in reversed(placed)}
+        shown_at |= {fact.seq: index for index, fact in placed if index >= self.turn_at}
         left = {fact.seq for _, fact in placed if not fact.is_current or fact.seq in drop}
         left -= {fact.seq for fact in in_list.values()}
-        return [index for index, fact in placed if index != counts[fact.seq] or fact.seq in left]
+        return [index for index, fact in placed if index != shown_at[fact.seq] or fact.seq in left]
 
     def new(self, *, keeps_all: bool) -> list[int]:
         """Return the indexes of new messages: of a list that agrees nowhere and has no ids, those of its last turn."""
-        entries, known = self.entries, self.by_id | self.matched
+        entries, stored = self.entries, self.by_id | self.matched
         has_ids = self.kind == "state" or (keeps_all and all(entry.id for entry in entries if entry.digest))
-        begin = min([self.turn_at, *known]) if known or (self.facts and not has_ids) else 0
+        begin = min([self.turn_at, *stored]) if stored or (self.facts and not has_ids) else 0
         # a list's tool traffic before this index is old
         last_spoken = max((index for index in self.matched if entries[index].digest), default=-1)
         settled = self.deleted | self.matched.keys()

@@ -13,7 +13,7 @@ from langchain_workingmem._redis.codec import UNREADABLE, as_messages, count_cha
 from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, check_layout
 from langchain_workingmem._redis.keys import IN_FRONT, Facts, check_id, encode
 from langchain_workingmem._redis.queries import pack
-from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep, undone
+from langchain_workingmem._redis.scripts import READ, WRITE, guarded_write, owner_tag, read_reply, sweep, undo
 from langchain_workingmem._text.messages import is_blank, structured_answers
 from langchain_workingmem._text.sending import MARK, Marks
 from langchain_workingmem._text.unicode import as_searched
@@ -80,7 +80,7 @@ def write(
         if reply.get("new"):  # else nothing was written, or only what is stored has changed
             new_ids = [batch[index].id for index in reply["new"]]
             version = reply["version"] if reply.get("is_new") else None
-            yield from undone(state, thread_id, user_id or "", version, new_ids)
+            yield from undo(state, thread_id, user_id or "", version, new_ids)
         raise deletion
     if reply.get("is_left"):
         yield Spawn(sweep(state, thread_id), task="sweep")

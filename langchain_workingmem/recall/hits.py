@@ -20,7 +20,7 @@ from langchain_workingmem._text.sending import as_shown, with_calls
 from langchain_workingmem._text.unicode import count_tokens, excerpt, spans
 from langchain_workingmem.errors import ModelError
 from langchain_workingmem.models import RecallHit, RecallResult, StoredMessage
-from langchain_workingmem.recall.question import LEAST_TOKENS, TIMES
+from langchain_workingmem.recall.question import LEAST_TOKENS, RERANK_FACTOR
 from langchain_workingmem.recall.ranking import Position, Ranked
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def read_hits(
 def picked(candidates: Iterable[Ranked], query: Query, at_least: int = 0) -> list[Ranked]:
     """Take the best candidates until hits or budget suffice; copies (same similarity and length) count once."""
     taken, fingerprints = list[Ranked](), set[object]()
-    budget = inf if query.max_tokens is None else query.max_tokens * (TIMES if query.reranked else 1)
+    budget = inf if query.max_tokens is None else query.max_tokens * (RERANK_FACTOR if query.reranked else 1)
     limit = LEAST_TOKENS if query.turn else query.most_of_a_hit
     for candidate in candidates:
         # Redis 8 rounds what it computes in float16, so that half of the candidates have the similarity of another text
@@ -198,7 +198,7 @@ def in_windows(
     by_text = {texts[hit.position]: hit.position for hit in hits}
     # a message beside a hit repeats no other hit
     repeats = {position for position, text in texts.items() if by_text.get(text, position) != position}
-    recalled, positions = list["RecallHit"](), set["Position"]()
+    recalled, positions = list[RecallHit](), set[Position]()
     for hit in hits:
         sides = ([position for position in side if position not in repeats] for side in windows.around[hit.position])
         front, back = ([*takewhile(kept.__contains__, side)] for side in sides)
@@ -222,14 +222,14 @@ def in_windows(
 
 
 def sized(query: Query, hits: Sequence[Ranked], windows: Windows) -> tuple[dict[Position, int], dict[Position, int]]:
-    """Return how many tokens each message may take, until nothing more fits; and those of it that are too long.
+    """Return how many tokens each message gets, until nothing more fits; and the same of those that must be cut.
 
     A hit, at most a quarter of the budget, then what stands beside it, at most an eighth, then the next. A turn takes
     all hits first, as short as may be, then what stands beside them; of the rest three parts for a hit, one for others.
     """
     budget = query.max_tokens or 0
     shares = {hit.position: _WEIGHT for hit in hits}
-    sizes, needs, lengths = dict["Position", int](), dict["Position", int](), dict["Position", int]()
+    sizes, needs, lengths = dict[Position, int](), dict[Position, int](), dict[Position, int]()
     # a hit, or what was said before or after it, nearest first; each with its hit
     runs = [(position, [position]) for position in shares]
     runs += [(position, side) for position in shares for side in windows.around[position]]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from langchain_workingmem.options import RecallOptions
     from langchain_workingmem.recall.ranking import Span
 
-TIMES = 4  # a reranker is given so many times the hits, or the tokens of a budget, that come back
+RERANK_FACTOR = 4  # a reranker is given so many times the hits, or the tokens of a budget, that come back
 LEAST_RERANKED, MOST_RERANKED = 20, 100  # hits that it is given, unless `top_k` is larger
 LEAST_TOKENS = 100  # tokens of the shortest excerpt of a hit; half of it for another message of its window
 SHARE_OF_A_HIT = 4  # a hit takes at most this fraction of a budget, another message of its window half of that
@@ -120,7 +120,8 @@ class Query:
             where["metadata"], is_decided = unsure.condition(
                 lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
             )
-            threads, unsure = threads if threads.parts else None, None if is_decided else unsure
+            threads = threads if threads.parts else None
+            unsure = None if is_decided else unsure
         reranked = options.reranker is not None
         now = passed.get("now") or datetime.now(UTC)
         most_hits = MOST_RERANKED if reranked else CANDIDATES
@@ -134,7 +135,7 @@ class Query:
             user_id=user_id,
             scope=scope,
             top_k=top_k,
-            sought=max(top_k, min(max(LEAST_RERANKED, TIMES * top_k), MOST_RERANKED)) if reranked else top_k,
+            sought=max(top_k, min(max(LEAST_RERANKED, RERANK_FACTOR * top_k), MOST_RERANKED)) if reranked else top_k,
             reranked=reranked,
             window=window,
             threshold=passed.get("threshold", options.threshold),

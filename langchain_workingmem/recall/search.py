@@ -83,7 +83,7 @@ def search_messages(state: MemoryState, query: Query) -> Plan[RecallResult]:
 def search(
     state: MemoryState, query: Query, others: Sequence[Command] = (), *, extra: int = 0
 ) -> Plan[tuple[Ranking, list[Any]]]:
-    """Embed the question, search, rank, with `extra` messages for callers that drop some; return the replies of `others`, too.
+    """Embed the question, search and rank; return the replies of `others`, too. `extra`: messages that callers drop.
 
     One round trip, one more for a filter of threads. One more where it shows an author whom the question names and who
     was unknown, and where chunks of a few messages, copies, or what a filter leaves out take all places.
@@ -96,21 +96,21 @@ def search(
             ids = [thread.id] if thread and query.threads.matches(thread.metadata) else []
         query = replace(query, where={**query.where, "thread_ids": ids})
     options, owner = state.recalling, query.user_id or f"\0{query.thread_id}"  # no id holds a NUL
-    known, is_hybrid = state.authors.get(owner) or frozenset(), options.search == "hybrid"
+    known_authors, is_hybrid = state.authors.get(owner) or frozenset(), options.search == "hybrid"
     least = CHECKED if query.unsure else CANDIDATES if is_hybrid else NEAREST
     # of what is asked for, half may be copies or further chunks of a message
     depth = min(max(least, query.sought * 2 + extra + len(query.exclude) + 8), DEEPEST)
-    terms = Terms.of(options, query, known)
+    terms = Terms.of(options, query, known_authors)
     vector = yield from state.embedder.embed([terms.text], query=True)
     candidates, replies = yield from _candidates(state, query, terms, vector, depth, others)
     seen_authors = frozenset("" if author in USERS else author.decode() for author in {*candidates.authors})
-    if seen_authors - known:  # authors whom this process did not know
-        known = state.authors.change(owner, lambda before: seen_authors.union(before or ())) or known
-        before, terms = terms, Terms.of(options, query, known)
+    if seen_authors - known_authors:  # authors whom this process did not know
+        known_authors = state.authors.change(owner, lambda before: seen_authors.union(before or ())) or known_authors
+        before, terms = terms, Terms.of(options, query, known_authors)
         if (terms.text, terms.words) != (before.text, before.words):
             vector = yield from state.embedder.embed([terms.text], query=True)
             candidates, _ = yield from _candidates(state, query, terms, vector, depth)
-    names_authors = 0 < len(terms.authors) < len(known)  # if all authors are named, it tells nothing
+    names_authors = 0 < len(terms.authors) < len(known_authors)  # all of them tell nothing; "" (no name) is one
     make_ranking = partial(
         rank,
         weights=options.weights,
@@ -124,8 +124,8 @@ def search(
     )
     ranking = make_ranking(candidates)
     distinct = min(len(ranking.order), len({*ranking.similarities.tolist()}))  # copies of a text have the same
-    is_crowded = len(ranking.order) < query.sought + extra or distinct < max(LEAST_RANKED, query.sought)
-    if candidates.has_more and is_crowded and depth < DEEPEST:
+    finds_too_few = len(ranking.order) < query.sought + extra or distinct < max(LEAST_RANKED, query.sought)
+    if candidates.has_more and finds_too_few and depth < DEEPEST:
         depth = DEEPEST if query.unsure else min(depth * DEEPER, DEEPEST)
         candidates, _ = yield from _candidates(state, query, terms, vector, depth)
         ranking = make_ranking(candidates)
@@ -181,7 +181,7 @@ def _candidates(
 
 
 def _passing(query: Query, keys: Sequence[bytes], rows: Sequence[Any]) -> tuple[list[bool], list[dict[bytes, Any]]]:
-    """Tell of each candidate whether it is not excluded, and has the metadata that the index leaves to be checked."""
+    """Tell which candidates are not excluded and have the `unsure` metadata; return the fields of all, too."""
     excluded = {id.encode() for id in query.exclude}
     thread_part = b":{%s}:" % encode(query.exclude_thread).encode() if query.exclude_thread else b""
     details = [as_dict(row or {}) for row in rows]  # nothing of a document that was deleted during the search
@@ -244,8 +244,8 @@ class Gate:
         self.bar = 0.0 if floor is None else floor.shown if self.guaranteed else _bar(ranking, floor.shown)
         words = queries.distinct_words(query.text, whole=True) if any(map(str.isdigit, query.text)) else ()
         self.numbers = frozenset(word for word in words if any(map(str.isdigit, word)))
-        bar = 0.0 if self.guaranteed else self.bar
-        may_pass = (ranking.similarities >= bar) | (ranking.timely == 1) | ((ranking.words > 0) & bool(self.numbers))
+        lowest = 0.0 if self.guaranteed else self.bar
+        may_pass = (ranking.similarities >= lowest) | (ranking.timely == 1) | ((ranking.words > 0) & bool(self.numbers))
         ranking.order = ranking.order[may_pass[ranking.order]]
 
     def passing(self, hits: Sequence[Ranked], windows: Windows) -> list[Ranked]:

@@ -68,10 +68,10 @@ class Threads(Operations):
         check_id(user_id, "user_id")
         fields = thread_fields(title, metadata)
         if working_memory is None:
-            return (yield from changed(state, thread_id, user_id, "create", set=fields))
+            return (yield from change(state, thread_id, user_id, "create", set=fields))
         document = state.remembering.format.apply("", working_memory, "replace")
         scope_key = store.ScopeKey.of(state, thread_id, user_id)
-        thread = yield from changed(state, thread_id, user_id, "create", set=fields)
+        thread = yield from change(state, thread_id, user_id, "create", set=fields)
         head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "seed"}
         yield from store.run_memory(state, scope_key, **head, document=document)
         return thread
@@ -157,7 +157,7 @@ class Threads(Operations):
             unset.append("title_source")  # the caller's title stays, whatever becomes of messages
         kept = {key: value for key, value in changes.items() if value is not None}
         fields = thread_fields(None if isinstance(title, EllipsisType) else title, kept)
-        return changed(self._core.state, thread_id, user_id, "update", set=fields, unset=unset)
+        return change(self._core.state, thread_id, user_id, "update", set=fields, unset=unset)
 
     aupdate = twin(update)
 
@@ -232,7 +232,7 @@ class Threads(Operations):
         new_title = origin.title if title is None and made_from is None else title
         created = {**thread_fields(new_title, kept), "source_id": encode(thread_id)}
         is_own = True if new_thread_id is None else None  # a new id: the call may be repeated
-        copy = yield from changed(state, id, owner, "create", set=created, is_own=is_own)
+        copy = yield from change(state, id, owner, "create", set=created, is_own=is_own)
         try:
             ids, seqs = yield from copies.copy_messages(core, thread_id, copy, selected)
             for facts in selected if made_from is not None else ():
@@ -360,7 +360,7 @@ def get_existing_thread(state: MemoryState, thread_id: str, user_id: str | None)
     return thread
 
 
-def changed(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[Thread]:
+def change(state: MemoryState, thread_id: str, user_id: str | None, what: str, **head: Any) -> Plan[Thread]:
     """Change a thread as `change_thread` does, and return it. One round trip."""
     return _read(thread_id, (yield from scripts.change_thread(state, thread_id, user_id, what, **head)))
 

@@ -133,8 +133,7 @@ class Writer:
             seen_ids |= {item.draft.id for item in step}
             while step:
                 drafts, vectors = [item.draft for item in step], [vector for item in step for vector in item.vectors]
-                head = {**guard, "again": again or None}
-                head["deleted"] = None if messages else deleted or None
+                head = {**guard, "again": again or None, "deleted": None if messages else deleted or None}
                 settings = step[0].settings
                 embedded = (settings, vectors) if settings or self.failure is not None else None
                 reply, failure = yield from write(self.state, drafts, thread_id, owner, embedded, **head)

@@ -62,7 +62,8 @@ class Turn:
     zone: ZoneInfo | None = None  # None: UTC
     messages: Sequence[BaseMessage] = ()  # as they were before memory changed them
     left_out: frozenset[int] = frozenset()  # seqs of messages that a load node has taken out of the state
-    is_private: bool = False  # nothing of other threads is shown
+    is_private: bool = False  # `recall=False`: no recall, and no log of other threads
+    question: BaseMessage | None = None  # the user's last message
     # what `read.lua` was told, and what it has shown of the history, with the revision of the rows that cover the rest
     head: dict[str, Any] = field(default_factory=dict)
     shown: list[Facts] = field(default_factory=list)

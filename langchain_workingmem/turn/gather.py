@@ -59,7 +59,7 @@ MOST_EXTRA = 1000  # hits beyond those that are wanted
 
 
 class Notes(Recent[tuple[str, str], tuple[str, Known]]):
-    """What was read of threads for a question, by thread and words, with its id: its turn needs no second look."""
+    """What was read of a thread for a question, and the id of the question: saving its turn needs no second look."""
 
     def note(self, thread_id: str, message: BaseMessage | None, known: Known) -> None:
         """Note what is known of a thread before a question is answered, or after its turn is saved."""
@@ -67,7 +67,7 @@ class Notes(Recent[tuple[str, str], tuple[str, Known]]):
             self.put((thread_id, words_digest(message)), (message.id, known))
 
     def take(self, thread_id: str, message: BaseMessage | None) -> Known | None:
-        """Return what was read for a question; one without an id gets it, unless its turn is saved: it is a new one."""
+        """Return what was read for a question. One without an id gets the noted id; it is a new one if that turn is saved."""
         noted = None if message is None else self.get((thread_id, words_digest(message)))
         if message is None or noted is None:
             return None
@@ -125,11 +125,12 @@ class TurnPlans:
         if limits.last_messages is not None:  # exactly that many, for this call
             options = replace(options, last_messages=limits.last_messages, step=1)
         turn = Turn(*ids, kind, state.zone(*ids, limits.timezone), messages, left_out, limits.recall is False)
+        turn.question = question(messages)
         storable = [message for message in messages if is_storable(message)]
         structured = structured_answers(storable, is_over=False)
         digests = [words_digest(message, structured=id(message) in structured) for message in storable]
         entries = [entry_of(message, message.id, digest) for message, digest in zip(storable, digests, strict=True)]
-        turn.head = _history_head(options, entries, encode(turn.user_id) if turn.user_id else "")
+        turn.head = _history_head(options, entries, encode(turn.user_id))
         turn.head["uncovered"] = covering = next((part.covers for part in state.parts if part.covers), None)
         history_calls = [READ.on(state.keys.of(turn.thread_id), **turn.head)]
         scope_key = ScopeKey.of(state, *ids) if state.working_memory and limits.working_memory else None
@@ -203,8 +204,7 @@ def _query_of(
     arguments = limits.recall or {}
     is_asked_for = any(value for name, value in arguments.items() if name != "now")
     recall = state.recalling if is_asked_for else state.recall  # the first raises where it is off
-    user_message = question(turn.messages)
-    text = "" if user_message is None else words_in(user_message)
+    text = "" if turn.question is None else words_in(turn.question)
     if recall is None or turn.is_private or not text.strip():
         return None
     where: Any = {"thread_id": turn.thread_id, "user_id": turn.user_id, "thread_filters": state.thread_filters}
@@ -232,7 +232,7 @@ def _history_head(options: HistoryOptions, entries: Sequence[Entry], user: str) 
 def _follow_list(
     core: Core, turn: Turn, reply: Mapping[str, Any], messages: Sequence[BaseMessage], entries: Sequence[Entry]
 ) -> None:
-    """Note in the turn which messages of the thread the list is, and which of it no model is shown; give missing ids."""
+    """Note which messages of the thread the list is, and which of it no model is shown; give missing ids."""
     known = turn.known = known_in(reply)
     turn.followed = followed = follow(entries, turn.kind, known, turn.left_out)
     taken_ids = {entry.id for entry in entries}
@@ -250,12 +250,12 @@ def _follow_list(
     question_at = last_question(entries)
     turn.question_seq = followed.seqs.get(question_at, inf)
     # what a provider has refused; but the present turn is sent again whole, as its tools have run
-    marked = {index for index, seq in followed.seqs.items() if stored[seq].is_refused}
-    start = turn_start(entries, marked) if marked else 0
-    refused = {ids[index] for index in marked if index < start or start < 0}
+    refused = {index for index, seq in followed.seqs.items() if stored[seq].is_refused}
+    start = turn_start(entries, refused) if refused else 0
+    refused_ids = {ids[index] for index in refused if index < start or start < 0}
     stays = {*followed.seqs, *followed.new}
     deleted = {ids[index] for index in range(question_at) if ids[index] in known.deleted and index not in stays}
-    turn.hidden_ids = frozenset(refused | deleted | {ids[index] for index in followed.hidden})
+    turn.hidden_ids = frozenset(refused_ids | deleted | {ids[index] for index in followed.hidden})
 
 
 def _stored_messages(
@@ -265,7 +265,7 @@ def _stored_messages(
     turn.shown, turn.rows_revision = [*map(Facts.read, reply.get("shown") or ())], reply.get("rows_revision")
     turn.first_seq, turn.cut = reply.get("begins", -inf), reply.get("cut", 0)
     followed, waiting, kept = turn.followed, reversed(bodies), list[tuple[int, int, bytes | None]]()
-    listed = {seq for seqs in reply.get("located") or () for seq in seqs}  # their bodies were not read
+    located = {seq for seqs in reply.get("located") or () for seq in seqs}  # their bodies were not read
     in_list = {*turn.seqs.values()}
     repeated: set[str] = set()
     if turn.kind == "list":  # nothing is shown twice, also where the list agrees with the thread only in part
@@ -273,7 +273,7 @@ def _stored_messages(
         repeated = {*digests} if followed.seqs else {*digests} - {""}  # "" is tool traffic: a known list sends it all
     turn.tokens = 0
     for facts in reversed(turn.shown):
-        if facts.seq in listed:
+        if facts.seq in located:
             continue
         body = next(waiting)
         is_in_list = facts.seq in in_list or facts.digest in repeated
@@ -291,7 +291,7 @@ def _stored_messages(
 def _read_again(
     state: MemoryState, turn: Turn, messages: Sequence[BaseMessage], entries: Sequence[Entry]
 ) -> Plan[list[StoredMessage]]:
-    """Read the history without what the list has left behind, and without another look for its words. One round trip."""
+    """Read the history without what the list has left behind; its words are not looked for again. One round trip."""
     turn.head |= {"said": 0, "spoken": None} | ({"question": None} if turn.followed.again else {})
     turn.head["without"] = [*turn.abandoned, *(turn.head.get("without") or ())] or None
     (reply,) = yield from send(READ.on(state.keys.of(turn.thread_id), **turn.head))

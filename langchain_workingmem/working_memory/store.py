@@ -133,7 +133,7 @@ def read_working_memory(state: MemoryState, thread_id: str | None, user_id: str 
 def revisions_of(
     state: MemoryState, scope_key: ScopeKey, limit: int, *, newest: str = "+", oldest: str = "-"
 ) -> Plan[list[WorkingMemoryState]]:
-    """Read kept revisions, the newest first. One round trip; two or more before it with a keeper, as messages may be gone."""
+    """Read kept revisions, the newest first. One round trip; with a keeper two more at least: messages may be gone."""
     if state.remembering.keeper is not None:
         from langchain_workingmem import keeping
 
@@ -312,7 +312,7 @@ class WorkingMemory(Operations):
     def revisions(
         self, *, thread_id: str | None = None, user_id: str | None = None, limit: int = 20
     ) -> Plan[list[WorkingMemoryState]]:
-        """Return the kept revisions, the present one first, with time and origin. One round trip, three with a keeper."""
+        """Return kept revisions, the present one first, with time and origin. One round trip, three with a keeper."""
         at_least(limit, 1, "limit")
         scope_key = yield from find_scope_key(self._core.state, thread_id, user_id)
         return (yield from revisions_of(self._core.state, scope_key, limit))

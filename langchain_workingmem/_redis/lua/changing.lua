@@ -5,8 +5,8 @@ local owner, own_ttl, count, version, title, title_source, created_at, next_seq,
   unpack(redis.call('HMGET', KEYS[1], 'user', 'ttl', 'count', 'version', 'title', 'title_source', 'created_at',
     'next_seq', 'last_at', 'total_tokens', 'next_number'))
 local ttl = head.ttl or tonumber(own_ttl)
-count, version, next_seq, last_at = tonumber(count or 0), tonumber(version or 0), tonumber(next_seq), tonumber(last_at or 0)
-total_tokens, next_number = tonumber(total_tokens or 0), tonumber(next_number or 0)
+count, version, next_seq = tonumber(count or 0), tonumber(version or 0), tonumber(next_seq)
+last_at, total_tokens, next_number = tonumber(last_at or 0), tonumber(total_tokens or 0), tonumber(next_number or 0)
 local moved, changed = {}, {} -- for rows: seqs of what became current or superseded, and of what was deleted or edited
 
 -- Returns the first seq of a new thread: above what is dropped of an older one, whose vectors have the same keys. One

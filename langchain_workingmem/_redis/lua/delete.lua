@@ -6,7 +6,7 @@
 --          and as `version` says, else the messages of `ids`, as if they had never been)
 -- Reply {deleted, vectors, working_memories, revisions, is_left, renew}; {vectors, is_left} if there is no thread
 local reason, what = refusal(head.user, owner), head.what
-local is_rest = reason == 'damaged' and what == 'thread' and head.user == ''
+local is_rest = reason == 'damaged' and what == 'thread' and head.user == '' -- what an eviction has left of a thread
 if reason and not is_rest then return {cjson.encode({refused = reason})} end
 if what == 'undo' then what = head.version == version and 'thread' or 'messages' end
 local reply = {}

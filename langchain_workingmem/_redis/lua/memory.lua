@@ -1,12 +1,12 @@
 -- Writes a working memory and its revision, unless it has changed since the writer read it. common.lua goes before it.
 -- KEYS  of the thread; or of a user: 1 tombstone  2 memory (HASH)  3 revisions (STREAM)
 -- ARGV  1 {user, ttl, expected, call, keep, origin, document, fields, revisions, beside, cut}
---   expected      the state that the writer has read, <revision>@<updated_at>; `call` an id, by which it knows its own write
+--   expected      the version that was read, <revision>@<updated_at>; `call` an id by which a writer knows its write
 --   keep          number of revisions; `document` the next one (empty: nothing is known)
 --   fields        of an exported memory, and its revisions ({number, fields}): they are written if there is none
 --   beside        a field and its value that are written, too: what the document was made of
 --   cut           only this revision stays: older ones may hold what has gone
--- Reply {status}, then HGETALL of the memory: 'written' (perhaps before: its reply was lost, or the document was equal),
+-- Reply {status}, then HGETALL of the memory: 'written' (perhaps before: its reply was lost, or the text was equal),
 --       'changed' (by others; nothing is done), 'deleted' (the user is)
 local is_of_thread = #KEYS > 3
 local memory_key, revisions_key = unpack(KEYS, #KEYS - 1)
@@ -35,11 +35,10 @@ if head.fields then
   for _, one in ipairs(head.revisions) do redis.call('XADD', revisions_key, one[1] .. '-0', unpack(one[2])) end
   return finish(head.fields)
 end
-local is_equal = head.document == (document or '')
 if head.expected ~= (revision or '0') .. '@' .. (updated_at or '') then
   return reply(head.call and redis.call('HGET', memory_key, 'call') == head.call and 'written' or 'changed')
 end
-if is_equal then
+if head.document == (document or '') then
   if head.beside and revision then redis.call('HSET', memory_key, unpack(head.beside)) end
   if head.cut then redis.call('XTRIM', revisions_key, 'MAXLEN', 1) end
   return reply('written')

@@ -1,6 +1,6 @@
 -- Reads what a turn shows of a thread, and what the thread knows of the caller's list.
 -- ARGV  1 {user, ids, said, spoken, last, step, kinds, tokens, question, without, uncovered}
---   ids     of the caller's list: then `located` has the seqs of each, `deleted` the digests of deleted ones, `aliases` the
+--   ids     of the caller's list: then `located` has the seqs of each, `deleted` digests of deleted ones, `aliases` the
 --           stored ids of others, `rows` the facts of current messages from the first on, `others` of superseded ones
 --   said    number of questions and answers in the list without id, `spoken` whether an id is of one: where more than
 --           one is unknown, the newest 200 current and 200 superseded ones are added; `is_all`: that is all

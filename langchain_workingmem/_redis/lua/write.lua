@@ -1,7 +1,7 @@
 -- Writes messages in one atomic step.
 -- ARGV  1 {user, thread, ttl, ...}; then of each message body (JSON without first brace), chunks (text, vector), media.
---   messages   {id, digest, tokens, writer, role, labels, metadata, length, author, chunks, media, at, is_superseded}; with
---              `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if it is unchanged
+--   messages   {id, digest, tokens, writer, role, labels, metadata, length, author, chunks, media, at, is_superseded};
+--              with `seq` it replaces the stored one, with `facts` it only gives new vectors to that one, if unchanged
 --   settings   digest of the embedding settings; '' without vectors
 --   version, created_at  of the thread that was read: {stale} if it has changed, {is_deleted} if it is another one
 --   question   id of a message that must be stored: {is_deleted}, or {stale} if it is superseded, unless the caller has
@@ -13,8 +13,8 @@
 --   again      ids that may be stored a second time, with their newest seq: of edited questions; -1 for deleted ones
 --   upsert     messages whose ids are stored are replaced where they differ, and brought back
 --   edit       all must be stored, else {refused = 'message', missing}, and none is brought back
--- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left, renew,
---        is_titled}; or {known}: indexes of ids that are stored or deleted; or {is_same}: nothing was written
+-- Reply {new (indexes), count, version, seqs (-1: not stored), superseded, is_new, without_vectors (seqs), is_left,
+--        renew, is_titled}; or {known}: indexes of ids that are stored or deleted; or {is_same}: nothing was written
 local reason, is_new = refusal(head.user, owner), not owner
 if reason or is_new and head.exists then return {cjson.encode({refused = reason or 'thread'})} end
 if head.created_at and head.created_at ~= created_at then return {cjson.encode({is_deleted = true})} end
@@ -66,7 +66,8 @@ local argument, seqs, new = 2, {}, {}
 -- Writes the vectors and media of a message, which stand behind its body; returns what facts say of the vectors.
 local function write_parts(message, seq, id, at, is_current)
   for chunk = 0, (is_current and message.chunks or 0) - 1 do
-    local key, text = KEYS[8] .. table.concat({seq, chunk, message.length, message.author}, ':'), argument + 1 + 2 * chunk
+    local key = KEYS[8] .. table.concat({seq, chunk, message.length, message.author}, ':')
+    local text = argument + 1 + 2 * chunk -- where it stands in ARGV; the vector follows
     local fields = {'user', owner, 'thread', head.thread, 'message', id, 'role', message.role, 'created_at', at,
       'text', ARGV[text], 'vector', ARGV[text + 1]}
     if message.metadata then add(fields, {'labels', message.labels, 'metadata', message.metadata}) end
@@ -79,7 +80,9 @@ local function write_parts(message, seq, id, at, is_current)
   return table.concat({head.settings, message.chunks, message.length, message.author}, '/')
 end
 
-local function body_of(prefix, at, index, body) return prefix .. '{"at":' .. at .. ',"number":' .. index .. ',' .. body end
+local function body_of(prefix, at, number, body)
+  return prefix .. '{"at":' .. at .. ',"number":' .. number .. ',' .. body
+end
 
 -- Replaces a stored message where it differs, or only its vectors. It keeps its seq and its time.
 local function replace(message, body)
@@ -93,6 +96,7 @@ local function replace(message, body)
   local at, number, old_body = string.match(stored, '^[-!]?{"at":(%d+),"number":(%d+),(.*)$')
   at, number = at or whole(math.max(now, last_at + 1)), number or 0
   local is_refused = head.edit and string.sub(old.digest, -1) == '!'
+  -- only a turn knows that an answer is structured: any other caller sends it as tool traffic
   local of_traffic = string.sub(old.digest, 1, 2) == 'as' and string.gsub(old_body or '', '"kind":"a"', '"kind":""', 1)
   local is_same = message.facts or head.upsert and (old_body == body or of_traffic == body) and not is_refused
   local has_vectors = message.chunks == 0 or head.settings == '' or head.settings == string.match(old.vectors, '^%x*')
@@ -100,7 +104,6 @@ local function replace(message, body)
   has_changed = true
   delete_vectors(old.facts)
   if not is_same then
-    -- only a turn knows whether an answer is structured
     local digest = message.digest == '' and string.match(old.digest, '^as[^!]*') or message.digest
     if digest ~= old.digest then forget_title(old.seq) end
     old.digest, old.tokens, changed[#changed + 1] = digest, message.tokens, old.seq
