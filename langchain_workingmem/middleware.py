@@ -271,8 +271,10 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         user_message = question(call.messages)
         if user_message is not None and (run := self._runs.get((call.key, user_message.id))) is not None:
             return run
-        run = self._runs.get((call.key, None))
-        return run if run is not None and (user_message is None or run.turn is None) else self._begin(call)
+        run, ids = self._runs.get((call.key, None)), {message.id for message in call.messages}
+        # tools may have added words of a user behind the question
+        is_known = user_message is None or run is None or run.turn is None or run.question_id in ids
+        return run if run is not None and is_known else self._begin(call)
 
     def _take(self, call: HookCall) -> Run:
         run = self._run_of(call)
@@ -388,7 +390,8 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         try:
             yield from self._core.with_breaker(self._save(call, run))
-            refused = [message.id for message in turn_of(call.messages) if message.id in run.stored]
+            asked = run.turn.question if run.turn else None
+            refused = [message.id for message in turn_of(call.messages, asked) if message.id in run.stored]
             if error is not None and is_refusal(error) and refused:
                 marking = change_thread(self._core.state, *call.ids, "refuse", refused=refused)
                 yield from self._core.with_breaker(marking)

@@ -69,13 +69,6 @@ def as_messages(messages: Iterable[MessageLikeRepresentation]) -> list[BaseMessa
     return converted
 
 
-def _unstorable(message: BaseMessage, why: object) -> OptionError:
-    if isinstance(why, ValidationError):
-        why = "; ".join(map(": ".join, problems_in(why)))
-    remedy = "use JSON values, of the types that LangChain's messages have"
-    return OptionError(f"message {message.id!r} cannot be stored ({why})", remedy=remedy)
-
-
 def is_storable(message: BaseMessage) -> bool:
     """Tell whether history stores a message: it is no system message, no removal, and not generated."""
     source = message.additional_kwargs.get("lc_source") if message.additional_kwargs else None
@@ -210,7 +203,9 @@ def body_of(message: BaseMessage, kind: str) -> tuple[bytes, list[str]]:
         record = {"type": message.type, "kind": kind, **({"media": paths} if paths else {}), "data": data}
         return _encoded(record)[1:], media
     except UNREADABLE as error:
-        raise _unstorable(message, error) from error
+        why = "; ".join(map(": ".join, problems_in(error))) if isinstance(error, ValidationError) else error
+        remedy = "use JSON values, of the types that LangChain's messages have"
+        raise OptionError(f"message {message.id!r} cannot be stored ({why})", remedy=remedy) from error
 
 
 def _filled(data: Mapping[str, Any]) -> dict[str, Any]:

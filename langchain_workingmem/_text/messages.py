@@ -118,6 +118,9 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
     if not isinstance(message, AIMessage):
         return []
     calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
+    # calls of OpenAI's own tools for a computer or a shell stand only in the content
+    parts = message.content if isinstance(message.content, list) else ()
+    calls += [id for part in parts if isinstance(part, dict) and (id := part.get("call_id")) and id not in calls]
     # a legacy function call has only a name, and one result
     legacy_call = message.additional_kwargs.get("function_call")
     return calls or ([f"\0{legacy_call.get('name')}"] if isinstance(legacy_call, dict) and legacy_call else [])
@@ -169,7 +172,8 @@ def talk_kind(message: BaseMessage) -> str:
     """Return q for what a user says, a for an answer of the model; empty for tool traffic."""
     if isinstance(message, AIMessage):
         has_calls = message.tool_calls or message.invalid_tool_calls
-        return "" if has_calls or (message.additional_kwargs.get("function_call") and tool_call_ids(message)) else "a"
+        may_call = has_calls or message.additional_kwargs.get("function_call") or isinstance(message.content, list)
+        return "" if has_calls or (may_call and tool_call_ids(message)) else "a"
     if isinstance(message, ChatMessage):
         return "q" if message.role in {"user", "human"} else "a"
     return "q" if isinstance(message, HumanMessage) else ""

@@ -140,7 +140,10 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
                 answers[call_id] = message
             continue
         may_call = isinstance(message, AIMessage) and (
-            message.tool_calls or message.invalid_tool_calls or message.additional_kwargs
+            message.tool_calls
+            or message.invalid_tool_calls
+            or message.additional_kwargs
+            or type(message.content) is list
         )
         calls = tool_call_ids(message) if may_call else []
         answers = dict.fromkeys(calls)
@@ -152,6 +155,9 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
         group = [message, *(answer for answer in answers.values() if answer is not None)]
         if len(group) <= len(answers):
             group = [with_calls(message)]
+        # Gemini wants a call right behind the user or a result, not behind the words of a call that was taken out
+        while len(group) > 1 and groups and groups[-1][1][-1].additional_kwargs.get("lc_source") == SOURCE:
+            groups.pop()
         content = group[0].content
         if len(group) > 1 or (bool(content.strip()) if type(content) is str else has_content(group[0])):
             groups.append((message, group))
@@ -161,11 +167,13 @@ def headed_groups(messages: Iterable[BaseMessage]) -> list[tuple[BaseMessage, li
 def with_calls(
     message: BaseMessage, calls: Sequence[ToolCall] = (), content: str | list[Any] | None = None
 ) -> BaseMessage:
-    """Copy an answer with only these of its tool calls, with `content` or its text; by `lc_source`, nobody saves it."""
+    """Copy an answer with only these of its calls, and `content`, else its words; by `lc_source`, nobody saves it."""
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
-    lean = message.model_copy(update={"additional_kwargs": {**extras, "lc_source": SOURCE}})
-    content = str(message.text) if content is None else content
-    return lean.model_copy(update={"tool_calls": list(calls), "invalid_tool_calls": [], "content": content})
+    # what says in which form content blocks are; and Claude refuses blank text
+    metadata = {key: value for key, value in message.response_metadata.items() if key != "output_version"}
+    content = (str(message.text) if has_content(message) else "") if content is None else content
+    lean = {"content": content, "tool_calls": [*calls], "invalid_tool_calls": [], "response_metadata": metadata}
+    return message.model_copy(update={**lean, "additional_kwargs": {**extras, "lc_source": SOURCE}})
 
 
 def provider_valid(messages: Iterable[BaseMessage]) -> list[BaseMessage]:

@@ -127,7 +127,10 @@ class Observer(Worker):
             return False
         question_seq = max((fact.seq for fact in unread.facts if fact.digest.startswith("q")), default=-1)
         size = max(1, options.batch_tokens >> shown.failures)  # halved after each failure
-        groups = yield from read_batch(self.rows, free, shown, tokens=size, most=MOST_READ, running_from=question_seq)
+        unseen = None if self.now else unread.facts[-1].seq
+        groups = yield from read_batch(
+            self.rows, free, shown, tokens=size, most=MOST_READ, running_from=question_seq, unseen=unseen
+        )
         if groups is None:
             return True  # the thread has changed meanwhile
         if not groups:

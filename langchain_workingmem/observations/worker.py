@@ -120,10 +120,12 @@ def read_batch(
     tokens: int,
     most: int,
     running_from: float = inf,
+    unseen: int | None = None,
 ) -> Plan[list[list[StoredMessage]] | None]:
     """Read the oldest whole groups of at most so many `tokens` and about `most` messages, one group at least.
 
-    None if the thread has changed. `running_from`: seq of the running turn's question; a call behind it without a result ends the batch.
+    None if the thread has changed. `running_from`: seq of the running turn's question; a call behind it without a result ends the batch,
+    and so does one with a result of the seq `unseen`, the thread's newest: the model has not seen it yet.
     """
     chosen, size = list[Facts](), 0
     for fact in facts:  # results that follow belong to what is chosen
@@ -137,7 +139,8 @@ def read_batch(
     weights, size, batch = {fact.seq: fact.tokens for fact in chosen}, 0, list[list[StoredMessage]]()
     for group, is_finished in groups_of(messages):
         size += sum(weights[row.place] for row in group)
-        if (batch and size > tokens) or (not is_finished and group[-1].place > running_from):
+        is_open = not is_finished or (group[-1].place == unseen and isinstance(group[-1].message, ToolMessage))
+        if (batch and size > tokens) or (is_open and group[-1].place > running_from):
             break
         batch.append(group)
     return batch

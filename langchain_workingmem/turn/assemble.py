@@ -127,7 +127,7 @@ def assemble(
         for message in present
     ]
     conversation = provider_valid([*past, *present])
-    question_at = next((index for index in reversed(range(len(conversation))) if is_users(conversation[index])), None)
+    question_at = asked_at(conversation, turn.question)
     # its tools are told what the model has seen, by the ids under which messages are stored
     stored = {facts.seq: facts.id for facts in (turn.known.facts if turn.known else ())}
     ids = {stored.get(turn.seqs.get(message.id or "", -1), message.id) for message in conversation}
@@ -176,15 +176,15 @@ def choose_shown(
     """Return what is shown of the past and of the present turn, and how many messages are left out."""
     hidden = turn.hidden_ids
     candidates = [message for message in messages if not (isinstance(message, SystemMessage) or message.id in hidden)]
-    present = turn_of(candidates)
+    present = turn_of(candidates, turn.question)
     earlier = candidates[: len(candidates) - len(present)]
     first_seq = turn.first_seq if turn.kind == "state" else -inf  # what lies before it is stored
     recent = [message for message in earlier if turn.seqs.get(message.id or "", inf) >= first_seq]
     too_old, stored = len(earlier) - len(recent), turn.history
     if turn.covered:
         recent, stored = turn.uncovered(recent), turn.uncovered(stored)
-        kept_ids = {id(question(present)), *map(id, turn.uncovered(present))}
-        present = [message for message in present if id(message) in kept_ids]
+        asked, uncovered = asked_at(present, turn.question), {*map(id, turn.uncovered(present))}
+        present = [message for index, message in enumerate(present) if index == asked or id(message) in uncovered]
     if turn.limit is not None:
         options = replace(options, max_tokens=min(options.max_tokens or turn.limit, turn.limit))
     past = in_order(stored, turn.seqs, recent) if stored and recent else [*stored, *recent]
@@ -260,9 +260,16 @@ def question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
     return next((message for message in reversed(messages) if is_users(message)), None)
 
 
-def turn_of(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the present turn: the last messages of the user and all after them; without any, all messages."""
-    start = next((index for index in range(len(messages) - 1, -1, -1) if is_users(messages[index])), 0)
+def asked_at(messages: Sequence[BaseMessage], asked: BaseMessage | None) -> int | None:
+    """Return the index of what a turn answers: what was `asked` (tools may add words of a user), or the user's last."""
+    backwards = range(len(messages) - 1, -1, -1)
+    same = (index for index in backwards if asked is not None and messages[index].id == asked.id)
+    return next(chain(same, (index for index in backwards if is_users(messages[index]))), None)
+
+
+def turn_of(messages: Sequence[BaseMessage], asked: BaseMessage | None = None) -> list[BaseMessage]:
+    """Return the present turn: what the user has asked and all after it; without a question, all messages."""
+    start = asked_at(messages, asked) or 0
     while start and is_users(messages[start - 1]):
         start -= 1
     return list(messages[start:])

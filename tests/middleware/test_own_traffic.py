@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
@@ -22,6 +24,7 @@ from tests.middleware.samples import UPDATE, seed, stored
 from tests.tools.samples import looping
 
 pytestmark = pytest.mark.in_turn("face")
+IDS: Any = {"thread_id": "t", "user_id": "u"}
 
 
 def everything(model: Scripted, call: int) -> str:
@@ -73,6 +76,42 @@ def test_mixed_calls_keep_the_other_tools_and_the_text(bench: Bench, saver: InMe
     for id in "ms":
         assert [call["name"] for call in shown[id].tool_calls] == ["weather"]  # type: ignore[attr-defined]
     accept(model.seen[-1])
+
+
+def test_what_a_left_out_call_leaves_is_in_a_form_that_providers_accept(bench: Bench) -> None:
+    """Gemini refuses a call behind words of the model, Claude blank text, and its adapter a text in the form of blocks."""
+    memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
+    alone = calling((UPDATE, {"memory": "x"}), id="n", text="I note that.")
+    both = calling((UPDATE, {"memory": "y"}), ("weather", {"city": "Rome"}), id="m")
+    both.content, both.response_metadata = [{"type": "text", "text": "\n\n"}], {"output_version": "v1"}
+    results = [ToolMessage("done", tool_call_id=id) for id in ("n-0", "m-0", "m-1")]
+    memory.save_turn([HumanMessage("hi"), alone, results[0], both, *results[1:], AIMessage("sunny")], **IDS)
+    _, call, *_ = shown = memory.context("more", **IDS).messages
+    assert [one.type for one in shown] == ["human", "ai", "tool", "ai", "human"]
+    assert (call.content, call.response_metadata) == ("", {})
+
+
+@tool
+def photo(id: Annotated[str, InjectedToolCallId]) -> Any:
+    """Take a photo: tools return it as words of the user, as OpenAI takes no pictures from tools."""
+    return Command(update={"messages": [ToolMessage("it follows", tool_call_id=id), HumanMessage("a photo")]})
+
+
+def test_words_that_a_tool_adds_are_not_the_question(bench: Bench, saver: InMemorySaver | None) -> None:
+    memory = bench.recalling(history=HistoryOptions(last_messages=0))
+    model = Scripted.says(calling(("search_memory", {"query": "roses"}), id="s"), calling(("photo", {}), id="p"), "yes")
+    agent = agent_of(model, memory, tools=[photo], checkpointer=saver)
+    bench.run(agent, ask("do my roses need water?"))
+    assert [one.type for one in model.seen[-1]] == ["human", "ai", "tool", "ai", "tool", "human"]
+    assert not remembered(model.seen[-1][-1:])
+
+
+def test_calls_that_stand_only_in_the_content_keep_their_results(bench: Bench) -> None:
+    memory, id = bench.memory(), "c1"
+    call = AIMessage([{"type": "computer_call", "id": "cu", "call_id": id, "action": {"type": "screenshot"}}])
+    result = ToolMessage("screen", tool_call_id=id, additional_kwargs={"type": "computer_call_output"})
+    shown = memory.context([HumanMessage("look"), call, result], **IDS).messages
+    assert [one.type for one in shown] == ["human", "ai", "tool"]
 
 
 def test_what_the_store_does_not_hold_is_never_cut_from_a_state(bench: Bench) -> None:

@@ -89,6 +89,15 @@ def test_while_nobody_observes_prompts_stay_bounded_and_valid(
         assert "zq0x" in shown_words(seen)[0]
 
 
+def test_results_that_the_model_has_not_seen_are_shown_whole(bench: Bench) -> None:
+    memory = bench.memory(observations=observing(Observer(), message_tokens=400, keep_tokens=50, batch_tokens=100))
+    many = calling(*(("look", {"number": at}) for at in range(5)), id="c")
+    model = Scripted.says(many, calling(("look", {"number": 9}), id="d"), "done")
+    bench.run(agent_of(model, memory, tools=[look]), ask(words(0)), CONFIGURED)
+    assert shown_words(model.seen[1])[0] == {"zq0x", *(f"zq{1000 + at}x" for at in range(5))}
+    assert "zq1009x" in shown_words(model.seen[2])[0]
+
+
 def test_a_prompt_that_is_too_long_is_refused_as_it_was_where_memory_cannot_be_read(
     bench: Bench, raw: redis.Redis
 ) -> None:

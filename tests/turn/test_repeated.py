@@ -25,6 +25,12 @@ def stored(memory: Memory) -> list[str]:
     return [str(one.text) for one in memory.history.messages("t")]
 
 
+def test_a_turn_that_is_saved_again_hides_nothing_of_others(plain: Memory) -> None:
+    for texts, ids in ((("q0", "a0"), "o"), (("q1", "a1"), "n"), (("q0", "a0"), "o")):  # a webhook comes twice
+        plain.save_turn(said(*texts, ids=ids), **IDS)
+    assert stored(plain) == ["q0", "a0", "q1", "a1"]
+
+
 @pytest.mark.parametrize("has_ids", [True, False])
 @pytest.mark.parametrize(
     ("before", "after"),
