@@ -90,7 +90,9 @@ def test_while_nobody_observes_prompts_stay_bounded_and_valid(
 
 
 def test_results_that_the_model_has_not_seen_are_shown_whole(bench: Bench) -> None:
-    memory = bench.memory(observations=observing(Observer(), message_tokens=400, keep_tokens=50, batch_tokens=100))
+    memory = bench.memory(
+        observations=observing(Observer(), message_tokens=400, keep_tokens=50, batch_tokens=100, background=True)
+    )
     many = calling(*(("look", {"number": at}) for at in range(5)), id="c")
     model = Scripted.says(many, calling(("look", {"number": 9}), id="d"), "done")
     bench.run(agent_of(model, memory, tools=[look]), ask(words(0)), CONFIGURED)
