@@ -150,10 +150,10 @@ class Change:
         low, high = min(row.covers, default=0), max(row.covers, default=-1)
         near = (head for head in same_kind if (span := head.covers.pairs) and span[0][0] <= high and low <= span[-1][1])
         rivals = {head.id for head in near if any(seq in head.covers for seq in row.covers)}
-        if rivals & self.shown:
-            return 0
-        # what is on another branch, and what the replaced rows replaced or were replaced by, is never shown beside it
         rivals |= {head.id for head in same_kind if head.by in row.replaces}
+        if rivals & self.shown:  # also if what is to be replaced is hidden by now
+            return 0
+        # what is on another branch, and what replaced the replaced rows, is never shown beside it
         rivals |= {head.by for head in replaced if head.by is not None}
         for id in rivals & self.heads.keys():
             self.drop(id)

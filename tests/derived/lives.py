@@ -322,6 +322,6 @@ def _is_refused(before: Stored, kind: str, row: NewRow) -> bool:
     covers = {*row.covers}.union(*(before.seqs(before.heads[id]["covers"]) for id in row.replaces))
     for id, head in before.heads.items():
         is_other = head["kind"] == kind and id not in row.replaces and before.is_shown(id)
-        if is_other and covers & before.seqs(head["covers"]):
+        if is_other and (covers & before.seqs(head["covers"]) or head["by"] in row.replaces):
             return True
     return False
