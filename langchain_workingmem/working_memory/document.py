@@ -10,7 +10,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from langchain_workingmem._text.unicode import is_utf8
-from langchain_workingmem._text.values import check_depth, parse_json, shown
+from langchain_workingmem._text.values import canonical, check_depth, parse_json, shown
 from langchain_workingmem.errors import OptionError, WorkingMemoryValidationError
 from langchain_workingmem.working_memory.schema import dump, plain, refusal, update_schema
 
@@ -350,7 +350,7 @@ def append_patch(target: Any, patch: Any) -> Any:
         return before | {key: append_patch(before.get(key), value) for key, value in patch.items()}
     if isinstance(patch, list):
         items = [*target, *patch] if isinstance(target, list) else patch
-        return list({json.dumps(item, sort_keys=True): item for item in items}.values())
+        return list({canonical(item): item for item in items}.values())
     return patch
 
 

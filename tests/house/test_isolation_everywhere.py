@@ -149,7 +149,7 @@ def test_no_reply_holds_the_secret_of_somebody_else(make_memory: Make) -> None:
         assert secrets_in(crowded.recall.search("pin", thread_id=name, scope="thread", top_k=50)) == {name}
         assert secrets_in(crowded.recall.search("pin", thread_id=name, top_k=50)) == {name}
         assert secrets_in(crowded.context("the pin", thread_id=name, user_id=name, top_k=50)) == {name}
-        context = crowded.context("the pin", thread_id=f"new thread of {name}"[:250], user_id=name, top_k=50)
+        context = crowded.context("the pin", thread_id=f"new {name}"[:120], user_id=name, top_k=50)
         assert secrets_in(own(context.messages)) == set()
         assert secrets_in(context.messages, context.system, context.recalled) == {name}
         assert secrets_in(crowded.threads.list(user_id=name)) == {name}
