@@ -269,18 +269,17 @@ def register_index_settings(key: str, wanted: Mapping[str, Any], *beside: Comman
 
 
 def ensure_index(command: Command) -> Plan[None]:
-    """Create an index, and wait until it holds all documents. One round trip if it exists, else two or more."""
+    """Create an index, and wait until it holds all documents, whoever creates it. Two round trips, or more."""
     (reply,) = yield from attempt(command)
-    if isinstance(reply, RedisReplyError):
-        if reply.code in _LATER:  # the next search says whether it exists
-            return
+    if isinstance(reply, RedisReplyError) and reply.code not in _LATER:
         if reply.code == "NOTDB0":
             remedy = "leave the number out of the URL, and keep applications apart by key_prefix=..."
             raise RedisCapabilityError(f"{reply}, Search works in database 0 only", remedy=remedy)
         raise reply
     while True:  # the server indexes existing documents in the background
-        (info,) = yield from send(("FT.INFO", command[1]))
-        if not float(as_dict(info)[b"indexing"]):  # in a cluster a sum
+        (info,) = yield from attempt(("FT.INFO", command[1]))
+        # the next search says whether it exists; in a cluster the number is a sum
+        if isinstance(info, RedisReplyError) or not float(as_dict(info)[b"indexing"]):
             return
         yield Sleep(0.02)
 

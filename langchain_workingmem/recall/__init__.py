@@ -75,8 +75,9 @@ class Recall(Operations):
         `progress` shows a bar. Per 100 messages a round trip, or three and one call of the model.
 
         A model is known by its `model`, `model_name` or `model_id`, else by the name of its class. Other weights under
-        the same name cannot be noticed: for them, `force` embeds every message again, from the start if it was
-        interrupted. Call it on a new `Memory`, because one in use has cached vectors (`embedding_cache_size`).
+        the same name, and keys of vectors that others have deleted, cannot be noticed: for them, `force` embeds every
+        message again, from the start if it was interrupted. Call it on a new `Memory`, because one in use has cached
+        vectors (`embedding_cache_size`).
         """
         with progress_bar("reindex", "messages", shown=progress) as advance:
             plan = reindex_messages(self._core.state, user_id, thread_id, force=force, progress=advance)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_workingmem import errors
 from langchain_workingmem._engine.plan import Call, Plan, Sleep, attempt, scan, send
 from langchain_workingmem._redis.codec import as_dict
+from langchain_workingmem._redis.indexes import check_layout
 from langchain_workingmem._redis.keys import check_id, decode, encode, merge_tombstone
 from langchain_workingmem._redis.queries import aggregate, read_cursor, rows_of
 from langchain_workingmem._redis.scripts import Script, delete_from
@@ -268,6 +269,7 @@ def merge(state: MemoryState, source: str, into: str, token: str) -> Plan[MergeR
     try:
         if deleting is not None:
             raise errors.UserDeletedError(into)
+        yield from check_layout(state)  # memory may be full by now, and a search would not find all threads
         yield from _merge_memory(state, source, into, counts)
         for row in (yield from state.indexes.threads(source)):
             try:

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, Field, PlainValidator, Validatio
 
 from langchain_workingmem._engine.plan import Plan, Sleep, compute, send
 from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_characters, drafts, is_storable
-from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS
+from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
 from langchain_workingmem._text.sending import MARK
 from langchain_workingmem._text.values import LATEST, from_micros, to_micros
@@ -94,7 +94,8 @@ class Export:
         yield self.end()
 
     def user(self) -> Plan[list[dict[str, Any]]]:
-        """Return the header and the user's working memory; note which threads there are."""
+        """Return the header and the user's working memory; note which threads there are, by a search that finds all."""
+        yield from check_layout(self.state)
         yield from self.state.indexes.ready()
         keys = self.state.keys.of_user(self.user_id)
         exists = ("EXISTS", *keys.files[1:])

@@ -9,6 +9,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_workingmem import Memory, OptionError, RecallOptions, RecallResult
+from langchain_workingmem._redis.queries import threads_schema
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.errors import ThreadNotFoundError
 from tests.helpers.embeddings import WordEmbeddings
@@ -108,6 +109,18 @@ def test_a_dropped_index_heals_itself(make_memory: Make, raw: Any, prefix: str, 
     raw.execute_command("FT.DROPINDEX", f"{prefix}:vectors")
     context = memory.context("cherry", thread_id="u", user_id="ann")
     assert len(context.recalled) == 4
+
+
+def test_an_index_that_another_process_builds_is_whole_for_everybody(make_memory: Make, raw: Any, prefix: str) -> None:
+    pipe = raw.pipeline(transaction=False)
+    for number in range(20_000):
+        fields = {"user": "ann", "created_at": number, "updated_at": number, "count": 0, "labels": ""}
+        pipe.hset(f"{prefix}:thread:{{t{number}}}", mapping=fields)
+    pipe.execute()
+    memory = make_memory()
+    raw.execute_command(*threads_schema(memory._core.state.keys))  # it returns while the server still reads
+    assert memory.users.list().total == 1
+    assert memory.threads.list(user_id="ann", limit=1).total == 20_000
 
 
 def test_recall_that_is_new_says_once_that_older_messages_have_no_vectors(

@@ -84,10 +84,12 @@ def test_what_only_frees_memory_works_on_a_full_server(make_memory: Make, raw: A
 def test_a_server_that_would_hide_what_it_holds_is_refused(
     make_memory: Make, make_store: MakeStore, server: EmbeddedRedis, raw: Any
 ) -> None:
-    make_memory().threads.list(user_id="u")  # it has no limit, so it is never full
+    running = make_memory()
+    running.threads.list(user_id="u")  # it has no limit, so it is never full
     raw.config_set("maxmemory", "1gb")
+    searching = (lambda: [*running.users.export("u")], lambda: running.users.merge("u", into="v"))
     try:
-        for call in (lambda: make_memory().threads.get("t"), lambda: make_store().get(("a",), "b")):
+        for call in (lambda: make_memory().threads.get("t"), lambda: make_store().get(("a",), "b"), *searching):
             with pytest.raises(RedisCapabilityError, match="CONFIG SET search-on-oom ignore"):
                 call()
         assert make_memory(f"{server.url}?protocol=3").threads.get("t") is None  # whose answers say it themselves

@@ -80,9 +80,7 @@ local function write_parts(message, seq, id, at, is_current)
   return table.concat({head.settings, message.chunks, message.length, message.author}, '/')
 end
 
-local function body_of(prefix, at, number, body)
-  return prefix .. '{"at":' .. at .. ',"number":' .. number .. ',' .. body
-end
+local function body_of(prefix, at, number, body) return table.concat({prefix, '{"at":', at, ',"number":', number, ',', body}) end
 
 -- Replaces a stored message where it differs, or only its vectors. It keeps its seq and its time.
 local function replace(message, body)
