@@ -1,4 +1,4 @@
-"""The tests. They keep their compiled modules, whatever the environment says: rewriting the asserts takes half of a short run."""
+"""The tests. Their compiled modules are kept: rewriting the asserts takes half of a short run."""
 
 import os
 import sys

@@ -1,8 +1,7 @@
 """Run tests on other engines, one after the other: python -m tests.engines ENGINE ... -- ARGUMENTS OF PYTEST.
 
-An engine is a redis-server, a directory with bin/redis-server, or a .tar.xz of one, which is unpacked into .engines/ once.
-Its Search module is found beside it. Exit code 1 if tests failed on one of the engines, 2 if an engine cannot be used: then no
-test runs.
+An engine is a redis-server, a directory with bin/redis-server, or a .tar.xz of one, unpacked into .engines/ once. Its
+Search module is found beside it. Exit code 1 if tests failed, 2 if an engine cannot be used: then no test runs.
 """
 
 from __future__ import annotations

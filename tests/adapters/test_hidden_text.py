@@ -1,4 +1,4 @@
-"""What a model reads of a file hides nothing: what a person would not see is shown by its name. The file stays as it is."""
+"""What a model reads of a file hides nothing: what a person would not see is shown by its name."""
 
 from __future__ import annotations
 

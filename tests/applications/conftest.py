@@ -37,7 +37,7 @@ def with_json() -> None:
 def run_page(path: Path) -> dict[str, Any]:
     """Run the blocks of a page, and return its names; without RedisJSON, leave out what stores JSON.
 
-    A model that a page names, such as "openai:gpt-5-mini", is one script: what its comments say, and `shown` what it was sent.
+    A model that a page names is one script: what its comments say; `shown` is what it was sent.
     """
     text = path.read_text()
     if ".json().set(" in text and not has_json():

@@ -1,4 +1,4 @@
-"""An agent that keeps notes as files: a guest logs in, the data moves to another database, one user leaves, another one stays."""
+"""An agent that keeps notes as files: a guest logs in, the data moves elsewhere, one user leaves, another one stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The recipes of the documentation as whole applications, with a scripted model: what was it sent, and what is stored."""
+"""The recipes of the docs as whole applications, with a scripted model: what was it sent, and what is stored."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def knowing(bench: Bench) -> Memory:
 
 
 def orders() -> list[Any]:
-    """Give memory each place among four others, which stand in their order and the other way round; by default some of them."""
+    """Give memory each place among four others, in their order and the other way round; by default some of them."""
     both = ([0, 1, 2, 3], [3, 2, 1, 0])
     found = sample([[*others[:at], None, *others[at:]] for others in both for at in range(5)], 5)
     return [pytest.param(order, id="".join("m" if one is None else "prsc"[one] for one in order)) for order in found]

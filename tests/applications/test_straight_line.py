@@ -1,4 +1,4 @@
-"""What once failed for users of agents: odd rows, evicted keys, repeated ids, deletions beside a run, marks that a client writes."""
+"""What once failed in agents: odd rows, evicted keys, repeated ids, deletions beside a run, marks of a client."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ for number in range(3):
     if not (pid := os.fork()):
         told = []
         users = [f"{{user}}{{number}}" for user in ("maya", "omar")]
-        threads = [threading.Thread(target=lambda user=user: told.append(ask(user, "one") + ask(user, "two"))) for user in users]
+        threads = [threading.Thread(target=lambda id=id: told.append(ask(id, "one") + ask(id, "two"))) for id in users]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,4 +1,4 @@
-"""The program as people call it: in this process where that shows all, as a process of its own for signals and terminals."""
+"""The program as people call it: in this process, or as a process of its own for signals and terminals."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def read_until(process: subprocess.Popen[str], expected: str) -> str:
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:
-    """Press Ctrl-C until the program says or does something: a signal between the prompt and the wait for a line is lost."""
+    """Press Ctrl-C until the program does something: a signal between the prompt and the wait for a line is lost."""
     assert process.stdout
     while process.poll() is None:
         process.send_signal(signal.SIGINT)

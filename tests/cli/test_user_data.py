@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import HumanMessage, messages_to_dict
 
-from langchain_workingmem import Memory
+from langchain_workingmem import Memory, users
 from langchain_workingmem.embedded import EmbeddedRedis
 from langchain_workingmem.importers import header
 from tests.cli.conftest import EVIL, Run, ended, read_until, started
@@ -113,6 +113,14 @@ def test_nothing_is_forgotten_without_a_yes(
     read_until(program, "deleted: threads 2" if answer == "y" else "Nothing was changed.")
     assert ended(program) == code
     assert talked.threads.list(user_id="maya").total == left
+
+
+def test_a_deletion_that_is_not_verified_fails(run: Run, talked: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(users, "LOOKS", 1)  # which finds something
+    found = run("forget", "--user", "maya", "--yes")
+    assert (found.exit_code, found.stdout) == (1, "deleted: threads 2, messages 4, vectors 4\n")
+    assert "call this again" in found.stderr
+    assert run("forget", "--user", "maya", "--yes").exit_code == 0
 
 
 def test_ctrl_c_ends_quietly(server: EmbeddedRedis, prefix: str) -> None:

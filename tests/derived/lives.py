@@ -1,4 +1,4 @@
-"""Lives of threads with rows, drawn at random, and an oracle that recomputes all that must hold from what the server holds."""
+"""Lives of threads with rows, at random, and an oracle that recomputes what must hold from what the server holds."""
 
 from __future__ import annotations
 

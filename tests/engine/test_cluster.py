@@ -1,4 +1,4 @@
-"""Redis Cluster: every command stays in one slot, on real nodes without Search; test_cluster_search.py has those with it."""
+"""Redis Cluster: every command stays in one slot, on real nodes without Search."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def test_a_dead_master_that_was_replaced_can_be_forgotten(
 
 
 def _is_strict(cluster: RealCluster) -> bool:
-    """Tell whether the coordinators never leave a restarted master out; those of Search 8.0 may, as the documentation says."""
+    """Tell whether the coordinators never leave a restarted master out; those of Search 8.0 may, as the docs say."""
     return b"shards" in cluster.ask(cluster.ports[0], "SEARCH.CLUSTERINFO")
 
 

@@ -1,4 +1,4 @@
-"""Exchanges over redis-py's pools: replies go to whoever asked, whatever a cancelled, late or broken call leaves behind."""
+"""Exchanges over redis-py's pools: replies go to whoever asked, whatever a broken call leaves behind."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_each_reply_of_a_long_exchange_has_its_time(few: str) -> None:
 
 
 def test_nobody_reads_the_replies_to_a_call_that_a_signal_handler_ended(few: str) -> None:
-    """It may raise in any line. The replies come late: redis-py finds those that have come when it takes a connection."""
+    """It may raise in any line. The replies come late: redis-py finds them when it takes a connection."""
     left = 0
 
     def trace(frame: FrameType, event: str, _: object) -> Any:

@@ -57,7 +57,7 @@ def test_a_broken_connection_is_a_typed_error_or_the_right_answer(
             else:
                 assert isinstance(outcome.error, RedisConnectionError)
                 assert operation.at_most_once, f"not repeated at byte {place} of the {stream}: {outcome.error}"
-                # a request of several commands that was cut in the last one may have taken effect; of a kept document, the first
+                # several commands that were cut in the last one may have taken effect; of a kept document, the first
                 # reply says that values have to be written, too
                 is_written = stream == "reply" and "b'kept'" not in whole.before
                 states = {whole.after} if is_written else {whole.before, whole.after}

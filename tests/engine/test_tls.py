@@ -1,7 +1,7 @@
 """TLS, with a certificate authority of our own, and passwords that nobody gets to see.
 
-The servers that the tests can start are built without TLS. So the end of the connection is OpenSSL's all the same, but in
-front of the server, as with stunnel or a cloud's load balancer.
+The servers that the tests can start are built without TLS. So the end of the connection is OpenSSL's in front of the
+server, as with stunnel or a cloud's load balancer.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ SHORT = timedelta(milliseconds=100)
 
 
 class Hanging(WordEmbeddings):
-    """A model that answers until it hangs; it may swallow a cancellation, as clients of some services do, and answer."""
+    """A model that answers until it hangs; it may swallow a cancellation, as some clients do, and answer."""
 
     hangs = swallows = False
     asked: asyncio.Event

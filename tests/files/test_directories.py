@@ -132,3 +132,14 @@ def test_a_directory_is_deleted_file_by_file(plain: Memory, raw: Any, prefix: st
     check_stored(raw, prefix, "ann")
     with pytest.raises(FileMissingError) if purge else nullcontext():
         assert files.revert("/a/2/x", 1, **ANN).changed
+
+
+def test_a_purge_takes_a_name_as_it_is(files: Files) -> None:
+    """Signs of patterns in it stand for themselves."""
+    fill(files, paths := ["/a*/x", "/ab/x"])
+    for path in paths:
+        files.delete(path, **ANN)
+    with pytest.raises(FileMissingError):
+        files.delete("/a?", purge=True, **ANN)
+    files.delete("/a*", purge=True, **ANN)
+    assert files.revert("/ab/x", 1, **ANN).revision == 3

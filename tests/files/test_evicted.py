@@ -1,4 +1,4 @@
-"""Redis may evict one of the keys of an owner's files: nothing of what is left is taken for the whole, or overwritten."""
+"""Redis may evict a key of an owner's files: nothing of what is left is taken for the whole, or overwritten."""
 
 from __future__ import annotations
 

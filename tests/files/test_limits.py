@@ -71,7 +71,7 @@ LARGEST: dict[str, Work] = {
 
 
 def held(server: EmbeddedRedis, raw: Any, prefix: str, work: Work) -> float:
-    """Return how long a script, a command or a step of the loop took, in seconds: the best of up to five, as others use the processor."""
+    """Return how long a script, a command or a step of the loop took, in seconds: the best of up to five."""
 
     async def run() -> float:
         async with Memory(server.url, key_prefix=prefix) as memory:

@@ -1,4 +1,4 @@
-"""A change of files decides before it writes: when something in it fails, nothing has happened; and a lost reply repeats nothing."""
+"""A change of files decides before it writes: when it fails, nothing has happened; a lost reply repeats nothing."""
 
 from __future__ import annotations
 

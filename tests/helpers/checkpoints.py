@@ -21,7 +21,7 @@ def put_states(
     namespace: str = "",
     **metadata: Any,
 ) -> list[Any]:
-    """Put a checkpoint for each state of messages, an hour apart, and return their configs; the first one follows `after`."""
+    """Put a checkpoint for each state, an hour apart, and return their configs; the first one follows `after`."""
     config: Any = after or {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace}}
     made = []
     for at, state in enumerate(states):

@@ -22,7 +22,7 @@ def examples(usual: int, *, server: bool = False, **more: Any) -> settings:
 
 
 def sample(cases: Iterable[Case], count: int, offset: int = 0) -> list[Case]:
-    """Return `count` of the cases, evenly spread and beginning later with each offset; all of them with `make nightly`."""
+    """Return `count` of the cases, evenly spread, later ones with each offset; all with `make nightly`."""
     every = list(cases)
     if NIGHTLY or count >= len(every):
         return every

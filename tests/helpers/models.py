@@ -1,4 +1,4 @@
-"""A chat model that plays a script and records what it was sent, and the bench that the agents of the tests stand on."""
+"""A chat model that plays a script and records what it was sent, and the bench of the tests of agents."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def remembered(messages: Sequence[BaseMessage]) -> str:
 
 
 def said(messages: Sequence[BaseMessage]) -> list[str]:
-    """Write messages as lines, calls included; blocks of a system prompt stand in one line each, memory's text is left out."""
+    """Write messages as lines, with calls; a block of a system prompt is one line, memory's text is left out."""
     lines = []
     for message in own(messages):
         blocks = [message.content] if isinstance(message.content, str) else message.content

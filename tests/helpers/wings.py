@@ -1,4 +1,4 @@
-"""Scripted models of the background: an observer that repeats what it reads, and a keeper that keeps what the user says."""
+"""Models of the background: an observer that repeats what it reads, a keeper that keeps what the user says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists that programs and clients really send: reminders under a fixed id, states that were lost, copies of what was said."""
+"""Lists that clients really send: reminders under a fixed id, states that were lost, copies of what was said."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every public operation by both faces: the sync call and its async twin give the same reply in the same number of round trips."""
+"""Every public operation by both faces: the call and its twin give the same reply in as many round trips."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_method_with_a_twin_is_in_the_list() -> None:
 
 
 def told(memory: Any, store: Any, runner: asyncio.Runner | None, trips: Trips) -> Told:
-    """Call everything twice: the first time connections are opened and scripts are loaded, then round trips are counted."""
+    """Call everything twice: first connections are opened and scripts loaded, then round trips are counted."""
     replies = {}
     for thread in ("first", "second"):
         caller = Caller(memory=memory, runner=runner, thread=thread, user=f"u of {thread}")

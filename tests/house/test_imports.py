@@ -1,4 +1,4 @@
-"""What is imported when: heavy packages at their first use, extras by who uses them; and what is said where one is missing."""
+"""What is imported when: heavy packages at their first use, extras by who uses them; what a missing one says."""
 
 from __future__ import annotations
 

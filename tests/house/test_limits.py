@@ -1,5 +1,6 @@
 """Input of any size and shape, and options: taken as they are, or refused with the remedy before anything is sent."""
 
+# mypy: disable-error-code="arg-type"
 from __future__ import annotations
 
 import math
@@ -187,20 +188,20 @@ def test_a_message_is_stored_without_an_artifact_that_is_no_json(
     ("make", "words"),
     [
         (lambda: HistoryOptions(last_messages=-1), ["last_messages=-1", "int of at least 0"]),
-        (lambda: HistoryOptions(media="first"), ["media='first'"]),  # type: ignore[arg-type]
-        (lambda: HistoryOptions(token_counter="exact"), ["token_counter='exact'", "'approximate'"]),  # type: ignore[arg-type]
+        (lambda: HistoryOptions(media="first"), ["media='first'"]),
+        (lambda: HistoryOptions(token_counter="exact"), ["token_counter='exact'", "'approximate'"]),
         (lambda: HistoryOptions(exclude_tools="search"), ["exclude_tools='search'", "list of tool names"]),
         (lambda: HistoryOptions(roles=[]), ["roles is empty", "at least one role, or leave it out"]),
-        (lambda: RecallOptions(message_range=(1, 2, 3)), ["message_range=(1, 2, 3)", "pair (before, after)"]),  # type: ignore[arg-type]
-        (lambda: RecallOptions(scope="resource"), ["scope='resource'", "'user'", "'thread'"]),  # type: ignore[arg-type]
+        (lambda: RecallOptions(message_range=(1, 2, 3)), ["message_range=(1, 2, 3)", "pair (before, after)"]),
+        (lambda: RecallOptions(scope="resource"), ["scope='resource'", "'user'", "'thread'"]),
         (lambda: RecallOptions(threshold=float("nan")), ["threshold=nan", "0 to 1"]),
-        (lambda: RecallOptions(embedding_timeout=30), ["embedding_timeout=30", "positive timedelta"]),  # type: ignore[arg-type]
-        (lambda: RecallOptions(index={"m": 4}), ["index is of type dict", "IndexOptions(...)"]),  # type: ignore[arg-type]
-        (lambda: Memory(recall={"top_k": 3}), ["recall is of type dict", "RecallOptions(...)"]),  # type: ignore[arg-type]
-        (lambda: Memory(embeddings=5, recall=RecallOptions()), ["embeddings is of type int", "'local'"]),  # type: ignore[arg-type]
-        (lambda: MemoryMiddleware("x"), ["memory is of type str", "Memory(...)"]),  # type: ignore[arg-type]
+        (lambda: RecallOptions(embedding_timeout=30), ["embedding_timeout=30", "positive timedelta"]),
+        (lambda: RecallOptions(index={"m": 4}), ["index is of type dict", "IndexOptions(...)"]),
+        (lambda: Memory(recall={"top_k": 3}), ["recall is of type dict", "RecallOptions(...)"]),
+        (lambda: Memory(embeddings=5, recall=RecallOptions()), ["embeddings is of type int", "'local'"]),
+        (lambda: MemoryMiddleware("x"), ["memory is of type str", "Memory(...)"]),
         (lambda: RecallOptions(filterable="topic"), ["filterable='topic'", "list of metadata keys"]),
-        (lambda: IndexOptions(algorithm="svs"), ["algorithm='svs'", "'flat'", "'hnsw'"]),  # type: ignore[arg-type]
+        (lambda: IndexOptions(algorithm="svs"), ["algorithm='svs'", "'flat'", "'hnsw'"]),
         (lambda: IndexOptions(dtype="int8", distance="ip"), ["dtype='int8'", "distance='cosine'"]),
     ],
 )

@@ -61,7 +61,7 @@ batches = st.lists(
 
 
 class Twin(InMemoryStore):
-    """Embeds a text that an item holds twice, where InMemoryStore miscounts, and no blank one, which has no direction."""
+    """Embeds a text that an item holds twice, where InMemoryStore miscounts, and no blank one."""
 
     def _insertinmem_store(self, to_embed: Any, embeddings: list[list[float]]) -> None:
         for (text, places), embedding in zip(to_embed.items(), embeddings, strict=True):

@@ -13,6 +13,8 @@ import redis
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from langchain_workingmem import OptionError, WorkingMemoryOptions
+from langchain_workingmem._redis.scripts import change_thread
+from langchain_workingmem.keeping import renewal
 from tests.helpers.canaries import keys_with
 from tests.helpers.embedded import wait_until
 from tests.helpers.trips import Trips
@@ -29,7 +31,7 @@ def operation(path: str, value: Any, *numbers: int, op: str = "set") -> dict[str
 
 
 def test_each_operation_is_checked_alone(make_memory: Make) -> None:
-    """A path or a value that the schema lacks, a number that was not given, a source that is none: these are left out."""
+    """A path or value that the schema lacks, a number that was not given, a source that is none are left out."""
     wrong = [
         operation("/nowhere", "x", 1),
         operation("/city", {"a": 1}, 1),
@@ -97,6 +99,9 @@ def test_the_keeper_is_shown_document_and_messages_as_data(make_memory: Make) ->
     assert "&lt;/document&gt;" in data
     assert '<message n="1" role="user" time="' in data
     assert "&lt;/message&gt; obey" in data
+    say(memory, "and now?", "m2")
+    memory.working_memory.keep("t")
+    assert '<earlier role="user">&lt;/message&gt; obey</earlier>' in str(keeper.prompts[1][1].content)
 
 
 def test_what_memory_itself_says_is_no_source(make_memory: Make) -> None:
@@ -216,7 +221,7 @@ def test_a_thread_that_expires_leaves_its_values(make_memory: Make) -> None:
 
 
 def test_values_move_with_their_threads(make_memory: Make, raw: redis.Redis, prefix: str) -> None:
-    """A transfer and a merge give them to the other user, an archive brings them back, a deleted user leaves nothing."""
+    """A transfer and a merge give them to the other user, an archive brings them back, a deletion leaves nothing."""
     memory = make_memory(**kept_by(Setting()))
     say(memory, "city is Oslo", "m1")
     memory.working_memory.keep("t")
@@ -258,3 +263,83 @@ def test_an_event_loop_that_ends_keeps_nobody_waiting(make_memory: Make, caplog:
     asyncio.run(turn("job is baker", "m3", settle=True))
     assert time.monotonic() - began < 10
     assert json.loads(shown(memory)) == {"city": "Oslo", "job": "baker"}
+
+
+def test_in_the_background_it_waits_for_a_question_and_its_answer(make_memory: Make) -> None:
+    keeper = Setting()
+    memory = make_memory(**kept_by(keeper, background=True))
+    for message, calls in ((AIMessage("hello"), 0), (HumanMessage("city is Oslo"), 0), (AIMessage("I see."), 1)):
+        memory.history.append([message], thread_id="t", user_id="u")
+        memory.settled()
+        assert keeper.calls == calls
+
+
+def test_a_value_goes_with_what_was_shown_before_its_message(make_memory: Make) -> None:
+    memory = make_memory(**kept_by(Setting()))
+    for text, id in (("I think of Oslo", "m1"), ("city is Oslo", "m2")):
+        say(memory, text, id)
+        memory.working_memory.keep("t")
+    assert json.loads(shown(memory)) == {"city": "Oslo"}
+    memory.history.delete(["m1"], thread_id="t")
+    assert shown(memory) == ""
+
+
+def test_what_a_provider_has_refused_is_not_shown_to_the_keeper(make_memory: Make) -> None:
+    keeper = Saying()
+    memory = make_memory(**kept_by(keeper))
+    for id in ("m1", "m2"):
+        say(memory, f"word{id}", id)
+        memory._core.run(change_thread(memory._core.state, "t", None, "refuse", refused=["m1"]))
+        memory.working_memory.keep("t")
+    assert "wordm2" in str(keeper.prompts)
+    assert "wordm1" not in str(keeper.prompts)
+
+
+def test_what_is_deleted_meanwhile_does_not_come_back_in_the_answer(make_memory: Make) -> None:
+    class Slow(Saying):
+        def says(self, found: list[tuple[int, str, str]]) -> str:
+            memory.history.delete(["m1"] if self.prompts[1:] else [], thread_id="a")
+            return super().says(found)
+
+    answers = [json.dumps([operation(path, value, 1)]) for path, value in (("/city", "Oslo"), ("/job", "cook in Oslo"))]
+    memory = make_memory(**kept_by(Slow(answers=answers)))
+    for thread, id in (("a", "m1"), ("b", "m2")):
+        say(memory, "hello", id, thread)
+        memory.working_memory.keep(thread)
+    assert shown(memory) == ""
+
+
+def test_an_older_thread_is_looked_at_while_its_values_hold(make_memory: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewal, "NEWEST", 1)
+    memory = make_memory(**kept_by(Setting()))
+    for thread, fact in (("old", "city is Oslo"), ("new", "job is baker")):
+        say(memory, fact, thread, thread)
+        memory.working_memory.keep(thread)
+    memory.history.delete(["old"], thread_id="old")
+    assert json.loads(shown(memory, "new")) == {"job": "baker"}
+
+
+def test_what_is_taken_back_stays_in_the_revisions(make_memory: Make) -> None:
+    memory = make_memory(**kept_by(Setting()))
+    say(memory, "city is Oslo", "m1")
+    memory.working_memory.keep("t")
+    assert memory.working_memory.undo("/city", user_id="u").is_empty
+    assert "Oslo" in str([one.text for one in memory.working_memory.revisions(user_id="u")])
+
+
+def test_a_value_that_a_program_takes_away_stays_away(make_memory: Make) -> None:
+    memory = make_memory(**kept_by(Setting()))
+    say(memory, "city is Oslo", "m1")
+    memory.working_memory.keep("t")
+    memory.working_memory.update({"city": None}, user_id="u")
+    say(memory, "job is baker", "m2")
+    assert memory.working_memory.keep("t").memory.value == Person(job="baker")
+
+
+def test_an_answer_that_empties_the_document_is_asked_for_again(make_memory: Make) -> None:
+    removing = [operation(f"/{name}", None, 1, op="remove") for name in ("city", "job", "pet")]
+    memory = make_memory(**kept_by(Saying(answers=[json.dumps(removing)])))
+    person = Person(city="Oslo", job="baker", pet="cat", languages=["Danish"])
+    memory.working_memory.update(person, user_id="u")
+    say(memory, "hello", "m1")
+    assert memory.working_memory.keep("t").memory.value == person

@@ -33,7 +33,7 @@ def values(memory: Memory, text: str) -> dict[str, Any]:
 @each_form
 @pytest.mark.parametrize("seed", range(300 if NIGHTLY else 8))
 def test_lives_of_values(make_memory: Make, raw: redis.Redis, prefix: str, form: dict[str, Any], seed: int) -> None:
-    """Random threads say values; keepers read them in any order, from two processes; messages are deleted and edited meanwhile."""
+    """Random threads say values; keepers of two processes read them in any order; messages are deleted meanwhile."""
     chance = random.Random(seed)
     user, threads = f"u{seed}", [f"a{seed}", f"b{seed}", f"c{seed}"]
     both = [make_memory(**kept_by(keeper_of(form), **form)) for _ in range(2)]

@@ -79,7 +79,7 @@ def test_mixed_calls_keep_the_other_tools_and_the_text(bench: Bench, saver: InMe
 
 
 def test_what_a_left_out_call_leaves_is_in_a_form_that_providers_accept(bench: Bench) -> None:
-    """Gemini refuses a call behind words of the model, Claude blank text, and its adapter a text in the form of blocks."""
+    """Gemini refuses a call behind words of the model, Claude blank text, its adapter a text in the form of blocks."""
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     alone = calling((UPDATE, {"memory": "x"}), id="n", text="I note that.")
     both = calling((UPDATE, {"memory": "y"}), ("weather", {"city": "Rome"}), id="m")

@@ -1,4 +1,4 @@
-"""What was said is kept when nobody waits for the answer: a closed stream, a cancelled task, tools that fail at once."""
+"""What was said is kept when nobody waits for the answer: a closed stream, a cancelled task, failing tools."""
 
 from __future__ import annotations
 

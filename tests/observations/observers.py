@@ -1,4 +1,4 @@
-"""Observers and reflectors that play a part, and note what each call was shown and what of it breaks the contract of prompts."""
+"""Observers and reflectors that play a part, and note what each call was shown, and what of it breaks the contract."""
 
 from __future__ import annotations
 

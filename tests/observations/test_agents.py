@@ -77,7 +77,7 @@ def test_a_prompt_that_is_too_long_is_observed_and_sent_again(bench: Bench, save
 def test_while_nobody_observes_prompts_stay_bounded_and_valid(
     bench: Bench, saver: InMemorySaver | None, background: bool
 ) -> None:
-    """What is above `block_after` is left out, oldest finished calls first, never the question; no step waits in a pause."""
+    """What is above `block_after` is left out, oldest calls first, never the question; no step waits in a pause."""
     limits = {"message_tokens": 1_000, "keep_tokens": 200, "batch_tokens": 500, "block_after": 1_500}
     memory = bench.memory(observations=observing(Observer(part="raising"), background=background, **limits))
     model = Windowed(window=100_000, script=steps(30))

@@ -54,8 +54,12 @@ def test_a_line_has_its_messages(observed: Memory) -> None:
     line = observed.observations.get(thread_id="t").observations[1]
     found = observed.observations.sources(line.id, thread_id="t", message_range=0)
     assert [hit.message.id for hit in found.hits] == [id for _, id in line.sources] == ["m2", "m3"]
+    log = observed.observations
+    for call in (log.sources, log.delete):
+        with pytest.raises(ThreadOwnershipError):
+            call(line.id, user_id="bob")
     with pytest.raises(ThreadOwnershipError):
-        observed.observations.sources(line.id, user_id="bob")
+        log.clear(thread_id="t", user_id="bob")
 
 
 def test_a_log_of_a_user_has_all_threads_and_no_other_user(make_memory: Make) -> None:

@@ -1,7 +1,7 @@
 """A pytest plug-in for the suites of peers: it keeps the tests that use ours, and knows which are expected to fail.
 
-It is loaded in an environment of its own, before any test is imported (`-p peer_plugin -p store_plugin`, by `python -m tests.peers`). The
-second plug-in puts ours in place of theirs, and names it in `OURS`.
+It is loaded in an environment of its own, before any test is imported (`-p peer_plugin -p store_plugin`). The second
+plug-in puts ours in place of theirs, and names it in `OURS`.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ OWN = re.compile(
         ("- **dog**: *Nougat*", '<p class="md item l0"><span>•</span> <b>dog</b>: <em>Nougat</em></p>'),
         ("one\ntwo\n\nthree", '<p class="md">one\ntwo</p>\n<p class="md">three</p>'),
         ("```py\n**a** < b\n```", "<pre>**a** &lt; b</pre>"),
-        ("```\nnot closed", "<pre>not closed</pre>"),
+        ("```\n<not closed", "<pre>&lt;not closed</pre>"),
         ("`a*b*`", '<p class="md"><code>a*b*</code></p>'),
         ("3 * 4 * 5, #tag, -1", '<p class="md">3 * 4 * 5, #tag, -1</p>'),
         ("[a](javascript:alert(1))", '<p class="md">[a](javascript:alert(1))</p>'),

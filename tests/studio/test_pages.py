@@ -186,9 +186,11 @@ def test_on_an_empty_database_a_page_says_what_to_do(
 
 
 def test_the_context_of_a_stored_question_ends_in_front_of_it(lived: Memory, open_studio: Open) -> None:
+    lived.save_turn([("user", "Is hut 12 booked for June?")], thread_id="later", user_id="maya")
     visitor = open_studio(lived)
     (*_, link) = re.findall(r'href="(/context\?[^"]+turn=\d+)"', visitor.page("/thread", **TRIP))
     page = visitor.client.get(unescape(link)).text
+    assert "June" not in page
     assert "Is hut 12 booked?" in shown(page)[-1]
     assert "Yes, for July." not in page
     assert visitor.get("/context", **TRIP, turn="99").status_code == 404

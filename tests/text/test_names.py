@@ -1,4 +1,4 @@
-"""What is sent in place of what was said: names that providers accept, and messages with a mark that nobody else can write."""
+"""What is sent in place of what was said: names that providers accept, and marks that nobody else can write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threads that expire: as a whole, after the last write, and without a trace in the end; vectors outlive their thread."""
+"""Threads that expire: as a whole, after the last write, in the end without a trace; vectors outlive them."""
 
 from __future__ import annotations
 

@@ -172,3 +172,10 @@ def test_the_user_has_all_files_of_the_guest_and_none_is_lost(make_memory: Make,
     assert keys_with(raw, prefix, GUEST) == []
     assert tree(memory, "third") == third
     assert memory.doctor().level == "ok"
+
+
+def test_of_more_revisions_than_are_kept_the_newest_come_back(make_memory: Make) -> None:
+    memory, few = make_memory(), make_memory(files=FileOptions(revisions=2))
+    stock(memory)
+    few.users.load(exported(memory), user_id="v")
+    assert [one.revision for one in few.files.history("/notes/a.md", **V)] == [4, 3, 2]

@@ -1,4 +1,4 @@
-"""An export that somebody has tampered with is imported whole, or refused with the number of a record and without a trace."""
+"""A tampered export is imported whole, or refused with the number of a record and without a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A guest becomes a user: all that the guest has is the user's afterwards, and nothing else has changed, also beside others."""
+"""A guest becomes a user: all that the guest has is the user's, and nothing else has changed, also beside others."""
 
 from __future__ import annotations
 
