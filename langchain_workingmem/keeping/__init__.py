@@ -164,6 +164,7 @@ def without_rows(text: str, notes: str | None) -> str:
     return _without_rows(text, KeeperNotes.read(notes))
 
 
-def notes_for_copy(notes: str, source: str, thread_id: str) -> str:
+def notes_for_copy(text: str) -> str:
     """Return what a copy of a thread notes beside its document."""
-    return KeeperNotes.read(notes).for_copy(source, thread_id).write()
+    notes = KeeperNotes.read(text)
+    return KeeperNotes(notes.base, notes.values, template=notes.template).write()

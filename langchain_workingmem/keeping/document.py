@@ -99,14 +99,6 @@ class KeeperNotes:
         """Read what `write` has written."""
         return cls(**json.loads(text)) if text else cls()
 
-    def for_copy(self, source: str, thread_id: str) -> KeeperNotes:
-        """Return what a copy of a thread notes beside its document; it is made of the rows of the copy then."""
-        values = {
-            path: {**noted, "thread": thread_id if noted["thread"] == source else noted["thread"]}
-            for path, noted in self.values.items()
-        }
-        return KeeperNotes(self.base, values, template=self.template)
-
     def write(self) -> str:
         """Write it as JSON."""
         return json.dumps(asdict(self), ensure_ascii=False)

@@ -100,7 +100,7 @@ def is_current(form: Format, notes: KeeperNotes, sources: Sources) -> bool:
     noted_revisions = {id: thread["revision"] for id, thread in notes.threads.items() if id not in sources.skipped}
     holding = {value["thread"] for value in notes.values.values()} - {None}
     is_whole = holding <= notes.threads.keys()  # else it has come with a copy or an archive
-    return revisions == noted_revisions and is_whole and not sources.expired and notes.is_in(form)
+    return revisions == noted_revisions and is_whole and notes.is_in(form)
 
 
 def with_living_sources(

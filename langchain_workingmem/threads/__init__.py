@@ -391,7 +391,7 @@ def _copy_working_memory(state: MemoryState, source: str, id: str, owner: str) -
     if current.text:
         from langchain_workingmem import keeping
 
-        beside = ["kept", keeping.notes_for_copy(current.kept, source, id)] if current.kept else None
+        beside = ["kept", keeping.notes_for_copy(current.kept)] if current.kept else None
         scope_key = store.ScopeKey.of(state, id, owner)
         head = {"expected": store.NOTHING, "keep": state.remembering.revisions, "origin": "clone"}
         yield from store.run_memory(state, scope_key, **head, document=current.text, beside=beside)
