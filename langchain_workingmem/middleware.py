@@ -268,13 +268,15 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def _run_of(self, call: HookCall) -> Run:
         """Return the run of these messages by its question, as several may be under way; a summary may lack it."""
-        user_message = question(call.messages)
-        if user_message is not None and (run := self._runs.get((call.key, user_message.id))) is not None:
-            return run
-        run, ids = self._runs.get((call.key, None)), {message.id for message in call.messages}
-        # tools may have added words of a user behind the question
-        is_known = user_message is None or run is None or run.turn is None or run.question_id in ids
-        return run if run is not None and is_known else self._begin(call)
+        user_message, start = question(call.messages), len(call.messages) - len(turn_of(call.messages))
+        is_added = bool(start) and isinstance(call.messages[start - 1], ToolMessage)  # behind results: tools add words
+        for message in reversed(call.messages) if is_added else [user_message] if user_message else ():
+            if isinstance(message, AIMessage) and not message.tool_calls:
+                break
+            if message.id and (run := self._runs.get((call.key, message.id))) is not None:
+                return run
+        run = self._runs.get((call.key, None))
+        return run if run and (user_message is None or run.turn is None or is_added) else self._begin(call)
 
     def _take(self, call: HookCall) -> Run:
         run = self._run_of(call)
@@ -390,8 +392,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             return
         try:
             yield from self._core.with_breaker(self._save(call, run))
-            asked = run.turn.question if run.turn else None
-            refused = [message.id for message in turn_of(call.messages, asked) if message.id in run.stored]
+            refused = [message.id for message in turn_of(call.messages) if message.id in run.stored]
             if error is not None and is_refusal(error) and refused:
                 marking = change_thread(self._core.state, *call.ids, "refuse", refused=refused)
                 yield from self._core.with_breaker(marking)

@@ -1,7 +1,6 @@
 """Install a wheel in clean environments and use it there: python -m tests.clean_install [--python 3.12 ...] WHEEL.
 
-For each Python that the wheel is made for and that is found here: first the wheel alone, then with all extras. The
-programs of tests/uses run, on a private Redis, and the command line.
+For each Python that is found here: the wheel alone, then with all extras, by the programs of tests/uses.
 """
 
 from __future__ import annotations

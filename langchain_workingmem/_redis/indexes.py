@@ -277,8 +277,7 @@ def ensure_index(command: Command) -> Plan[None]:
             raise RedisCapabilityError(f"{reply}, Search works in database 0 only", remedy=remedy)
         raise reply
     while True:  # the server indexes existing documents in the background
-        (info,) = yield from attempt(("FT.INFO", command[1]))
-        # the next search says whether it exists; in a cluster the number is a sum
+        (info,) = yield from attempt(("FT.INFO", command[1]))  # of an error, the next search says more
         if isinstance(info, RedisReplyError) or not float(as_dict(info)[b"indexing"]):
             return
         yield Sleep(0.02)

@@ -118,9 +118,11 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
     if not isinstance(message, AIMessage):
         return []
     calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    # calls of OpenAI's own tools for a computer or a shell stand only in the content
+    # calls of OpenAI's tool for a computer stand only in the content
     parts = message.content if isinstance(message.content, list) else ()
-    calls += [id for part in parts if isinstance(part, dict) and (id := part.get("call_id")) and id not in calls]
+    calls += [
+        p["call_id"] for p in parts if isinstance(p, dict) and p.get("type") == "computer_call" and "call_id" in p
+    ]
     # a legacy function call has only a name, and one result
     legacy_call = message.additional_kwargs.get("function_call")
     return calls or ([f"\0{legacy_call.get('name')}"] if isinstance(legacy_call, dict) and legacy_call else [])

@@ -169,9 +169,9 @@ def with_calls(
 ) -> BaseMessage:
     """Copy an answer with only these of its calls, and `content`, else its words; by `lc_source`, nobody saves it."""
     extras = {key: value for key, value in message.additional_kwargs.items() if key not in _RAW_CALLS}
-    # what says in which form content blocks are; and Claude refuses blank text
     metadata = {key: value for key, value in message.response_metadata.items() if key != "output_version"}
-    content = (str(message.text) if has_content(message) else "") if content is None else content
+    text = str(message.text) if content is None else content
+    content = "" if isinstance(text, str) and not text.strip() else text  # Claude refuses blank text
     lean = {"content": content, "tool_calls": [*calls], "invalid_tool_calls": [], "response_metadata": metadata}
     return message.model_copy(update={**lean, "additional_kwargs": {**extras, "lc_source": SOURCE}})
 

@@ -286,7 +286,7 @@ class _Comparison:
         front = {index: fact for index, fact in best.items() if fact.writer == IN_FRONT}
         behind = [index for index in rest if index not in front]
         if not is_one_turn(self.entries[index] for index in rest if index not in best):
-            if window and (front or len(window) > 1):  # e1 e2 q1 a1 q2 a2: e1? e2? q2? a2? q3?
+            if window and (best or len(window) > 1):  # e1 e2 q1 a1 q2 a2: e1? e2? q2? a2? q3?
                 return front | window
             older = self._longest_agreement(behind[0]) if front else {}
             if older and is_one_turn(self.entries[max(older) + 1 :]):  # e1 e2 q1 a1 q2 a2: e1? e2? q1? a1? q3?

@@ -254,8 +254,7 @@ def save_turn(
         changed = [batch[index] for index in sorted({*followed.new, *followed.edited})]
         head = _branch_head(followed, known, entries, kind) | {"question": question_id, "created_at": created_at}
         # a new turn that is saved again, and is current, says nothing about what others have saved since
-        changes_branch = followed.bring_back if is_new_turn else followed.changes_branch
-        if not (changed or head["aliases"] or changes_branch):
+        if not (changed or head["aliases"] or (followed.bring_back if is_new_turn else followed.changes_branch)):
             return stored, known
         # one that was compared meets no surprise where its question is superseded
         head |= {"compared": followed.changes_branch or attempt > 0 or None}

@@ -127,7 +127,8 @@ class Observer(Worker):
             return False
         question_seq = max((fact.seq for fact in unread.facts if fact.digest.startswith("q")), default=-1)
         size = max(1, options.batch_tokens >> shown.failures)  # halved after each failure
-        unseen = None if self.now else unread.facts[-1].seq
+        newest = next((fact.seq for fact in reversed(unread.facts) if not fact.digest.startswith("q")), None)
+        unseen = None if self.now else newest
         groups = yield from read_batch(
             self.rows, free, shown, tokens=size, most=MOST_READ, running_from=question_seq, unseen=unseen
         )

@@ -125,7 +125,7 @@ def read_batch(
     """Read the oldest whole groups of at most so many `tokens` and about `most` messages, one group at least.
 
     None if the thread has changed. `running_from`: seq of the running turn's question; a call behind it without a result ends the batch,
-    and so does one with a result of the seq `unseen`, the thread's newest: the model has not seen it yet.
+    and so does one with a result of the seq `unseen`, the newest but for words of the user: the model has not seen it.
     """
     chosen, size = list[Facts](), 0
     for fact in facts:  # results that follow belong to what is chosen
@@ -139,8 +139,8 @@ def read_batch(
     weights, size, batch = {fact.seq: fact.tokens for fact in chosen}, 0, list[list[StoredMessage]]()
     for group, is_finished in groups_of(messages):
         size += sum(weights[row.place] for row in group)
-        is_open = not is_finished or (group[-1].place == unseen and isinstance(group[-1].message, ToolMessage))
-        if (batch and size > tokens) or (is_open and group[-1].place > running_from):
+        is_unseen = group[-1].place == unseen and isinstance(group[-1].message, ToolMessage)
+        if (batch and size > tokens) or is_unseen or (not is_finished and group[-1].place > running_from):
             break
         batch.append(group)
     return batch

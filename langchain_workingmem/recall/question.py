@@ -120,8 +120,7 @@ class Query:
             where["metadata"], is_decided = unsure.condition(
                 lambda names, value: labels_of(names, value) if names[0] in options.filterable else None
             )
-            threads = threads if threads.parts else None
-            unsure = None if is_decided else unsure
+            threads, unsure = threads if threads.parts else None, None if is_decided else unsure
         reranked = options.reranker is not None
         now = passed.get("now") or datetime.now(UTC)
         most_hits = MOST_RERANKED if reranked else CANDIDATES

@@ -1,7 +1,4 @@
-"""The table of orders in the recipes: its rows run with memory first and with memory last, and say what they show.
-
-Prompts, summaries and trimming run in every order in `test_recipes.py`.
-"""
+"""The table of orders in the recipes: its rows run with memory first and with memory last, and say what they show."""
 
 from __future__ import annotations
 

@@ -27,9 +27,7 @@ KNOWN = set().union(*(Seen(record._repr_html_()).attributes for record in every_
 
 
 # of the characters that format: joiners, single marks of direction, and marks around numbers and hieroglyphs
-SEEN = re.compile(
-    "[\n\t\u061c\u180e\u200c-\u200f\u00ad\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd\U00013430-\U0001345f]"
-)
+SEEN = re.compile("[\n\t\u00ad\u0600-\u08e2\u180e\u200c-\u200f\U000110bd\U000110cd\U00013430-\U0001345f]")
 
 
 @example("<script>alert(1)</script></td></table><img src=x onerror=alert(1)>")

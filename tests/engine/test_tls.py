@@ -1,8 +1,4 @@
-"""TLS, with a certificate authority of our own, and passwords that nobody gets to see.
-
-The servers that the tests can start are built without TLS. So the end of the connection is OpenSSL's in front of the
-server, as with stunnel or a cloud's load balancer.
-"""
+"""TLS, by an authority of our own, in front of a server that is built without it; and passwords that nobody sees."""
 
 from __future__ import annotations
 

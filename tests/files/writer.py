@@ -1,6 +1,4 @@
-"""A process with some writers, which count in one file and write lines into another, and tell what they do.
-
-python -m tests.files.writer <url> <prefix> <numbers of the writers> <seed>
+"""A process with some writers, which count in one file and write lines into another: URL PREFIX NUMBERS SEED.
 
 Before each call a line of JSON says what will be done, and behind it another one what came of it.
 """

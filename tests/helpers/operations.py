@@ -1,6 +1,6 @@
 """Every public operation once: for tests that must leave none out.
 
-The list runs from top to bottom, and each operation finds what it needs. By itself an operation runs after its `prepare`.
+The list runs from top to bottom, each operation finds what it needs; by itself one runs after its `prepare`.
 `test_both_faces.py` fails while a public method is missing here.
 """
 

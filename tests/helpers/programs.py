@@ -1,8 +1,7 @@
 """Programs that tests start: forks of a process that has imported the package, so that a start costs no import.
 
-`Forked` stands for `subprocess.Popen` of `[sys.executable, ...]`: the program has a process, its streams, its environment and an
-exit code of its own, and gets real signals. What a start itself does - the imports, their warnings, the encoding of the streams - is
-seen only in a process that `subprocess.Popen` starts.
+`Forked` stands for `subprocess.Popen` of `[sys.executable, ...]`: the program has a process, streams, environment and exit
+code of its own. What a start itself does, such as imports, is seen only in a process that `subprocess.Popen` starts.
 """
 
 from __future__ import annotations

@@ -12,8 +12,7 @@ import pytest
 def left_out(items: Iterable[pytest.Item]) -> set[pytest.Item]:
     """Return what only `make nightly` runs.
 
-    That is what is marked `nightly`, all but one value of a parameter that is `in_turn`, and of a function with several
-    parameters the cases that no value needs: each value of each parameter has a case, not each combination of values.
+    What is marked so, all but one value of a parameter that is `in_turn`, and combinations of which no value needs one.
     """
     left = {item for item in items if item.get_closest_marker("nightly")}
     for parameter, marked in _marked(items).items():

@@ -1,7 +1,4 @@
-"""Eight processes at work for a minute, while the server is killed five times: nothing acknowledged is lost.
-
-WORKINGMEM_SOAK_SECONDS sets how long. As a program, this file is one of the processes.
-"""
+"""Eight processes (this file) at work for WORKINGMEM_SOAK_SECONDS, while the server is killed: nothing is lost."""
 
 from __future__ import annotations
 

@@ -70,11 +70,7 @@ class Twin(InMemoryStore):
 
 
 class Model:
-    """An InMemoryStore without its quirks.
-
-    Where it disagrees with LangGraph's stores on databases: it lists namespaces that are empty or were only read, it
-    goes by the order of insertion and not of change, and it repeats the items without vectors on every page.
-    """
+    """An InMemoryStore without its quirks, in which it disagrees with LangGraph's stores on databases."""
 
     def __init__(self) -> None:
         self._store = Twin(index={"dims": 64, "embed": WordEmbeddings()})

@@ -1,8 +1,6 @@
 """Whatever a client does with its conversation: the model is shown exactly the branch that the client is on.
 
-The test keeps a small model of the conversation: the branch as a list of what was said, and the branches that were
-left. After each step the model must have been sent that branch, in order, each message once, and the thread must hold
-it. The examples are the same in each run; to draw others, set `derandomize=False`.
+After each step the branch must have been sent, in order, each message once, and the thread must hold it.
 """
 
 from __future__ import annotations

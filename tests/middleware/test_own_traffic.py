@@ -11,7 +11,7 @@ from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.types import Command
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field
 
 from langchain_workingmem import HistoryOptions, RecallOptions, WorkingMemoryOptions
@@ -83,12 +83,19 @@ def test_what_a_left_out_call_leaves_is_in_a_form_that_providers_accept(bench: B
     memory = bench.memory(working_memory=WorkingMemoryOptions(template=""))
     alone = calling((UPDATE, {"memory": "x"}), id="n", text="I note that.")
     both = calling((UPDATE, {"memory": "y"}), ("weather", {"city": "Rome"}), id="m")
-    both.content, both.response_metadata = [{"type": "text", "text": "\n\n"}], {"output_version": "v1"}
+    both.content = [{"type": "text", "text": "\n\n"}, {"type": "tool_use", "id": "m-1", "name": "weather", "input": {}}]
+    both.response_metadata = {"output_version": "v1"}
     results = [ToolMessage("done", tool_call_id=id) for id in ("n-0", "m-0", "m-1")]
     memory.save_turn([HumanMessage("hi"), alone, results[0], both, *results[1:], AIMessage("sunny")], **IDS)
     _, call, *_ = shown = memory.context("more", **IDS).messages
     assert [one.type for one in shown] == ["human", "ai", "tool", "ai", "human"]
     assert (call.content, call.response_metadata) == ("", {})
+
+
+@tool
+def ask_user() -> str:
+    """Ask the user."""
+    return str(interrupt("?"))
 
 
 @tool
@@ -104,6 +111,15 @@ def test_words_that_a_tool_adds_are_not_the_question(bench: Bench, saver: InMemo
     bench.run(agent, ask("do my roses need water?"))
     assert [one.type for one in model.seen[-1]] == ["human", "ai", "tool", "ai", "tool", "human"]
     assert not remembered(model.seen[-1][-1:])
+
+
+def test_a_question_that_comes_with_a_resume_is_the_question(bench: Bench) -> None:
+    memory = bench.memory(working_memory=WorkingMemoryOptions())
+    model = Scripted.says(calling(("ask_user", {}), id="c"), "yes")
+    agent = agent_of(model, memory, tools=[ask_user], checkpointer=InMemorySaver())
+    bench.run(agent, ask("where was I?"))
+    bench.run(agent, Command(resume="here", update={"messages": [HumanMessage("and my dog?", id="q2")]}))
+    assert [bool(remembered([one])) for one in model.seen[-1] if one.type == "human"] == [False, True]
 
 
 def test_calls_that_stand_only_in_the_content_keep_their_results(bench: Bench) -> None:

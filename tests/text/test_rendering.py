@@ -15,7 +15,7 @@ from langchain_workingmem.models import RecallHit, RecallResult
 from tests.helpers.threads import row_of
 
 AT = datetime(2026, 5, 17, 9, 30, tzinfo=UTC)
-# What XML can carry, tags and quotes included, and prompts show: test_unicode.py has the characters that they leave out.
+# What XML can carry, tags and quotes included, and prompts show.
 shown = st.characters(
     min_codepoint=32,
     exclude_categories=("Cs", "Cn", "Cc", "Cf", "Mn", "Zl", "Zp"),

@@ -31,6 +31,14 @@ def test_a_turn_that_is_saved_again_hides_nothing_of_others(plain: Memory) -> No
     assert stored(plain) == ["q0", "a0", "q1", "a1"]
 
 
+def test_a_list_goes_on_behind_the_first_question_with_the_newest_answer(plain: Memory) -> None:
+    turns = [said(f"q{at}", f"a{at}") for at in range(3)]
+    for turn in turns:
+        plain.save_turn(turn, **IDS)
+    plain.save_turn([HumanMessage("q0"), AIMessage("a2"), HumanMessage("q3"), AIMessage("a3")], **IDS)
+    assert stored(plain) == ["q0", "a0", "q1", "a1", "q2", "a2", "q3", "a3"]
+
+
 @pytest.mark.parametrize("has_ids", [True, False])
 @pytest.mark.parametrize(
     ("before", "after"),
