@@ -138,7 +138,8 @@ class World(Happenings):
         shown = memory._core.run(ThreadRows(memory._core.state, thread, None, "observations").read())
         covered: Any = shown.covered
         ids = [str(row.message.id) for row in rows]
-        valid = {one.id for one in provider_valid([*(row.message for row in rows), HumanMessage("?", id="?")])}
+        shown_rows = [row.message for row in rows if row.place not in covered]
+        valid = {one.id for one in provider_valid([*shown_rows, HumanMessage("?", id="?")])}
         raw = [str(one.id) for one in context.messages if one.id in ids]
         hidden = {str(row.message.id) for row in rows if row.place in covered}
         expected = [id for id in ids if id in valid and id not in hidden]
