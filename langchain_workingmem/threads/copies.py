@@ -159,14 +159,14 @@ class Writer:
 
 
 def _steps(copies: Iterable[Copy]) -> Iterator[list[Copy]]:
-    """Cut messages into steps of the same settings, each id once, without further current messages of an id."""
-    step, size, current = list[Copy](), 0, set[str]()
+    """Cut messages into steps of the same settings, each id once, without what comes again, such as a record twice."""
+    step, size, seen = list[Copy](), 0, set[object]()
     for item in copies:
         draft = item.draft
-        if draft.id in current and not draft.is_superseded:
+        key = (draft.id, draft.body, draft.at) if draft.is_superseded else draft.id
+        if key in seen:
             continue
-        if not draft.is_superseded:
-            current.add(draft.id)
+        seen.add(key)
         item_size = sum(map(len, (draft.body, *draft.chunks, *draft.media, *item.vectors)))
         is_full = len(step) >= BATCH or size + item_size > STEP_BYTES
         if step and (is_full or item.settings != step[0].settings or any(draft.id == other.draft.id for other in step)):
