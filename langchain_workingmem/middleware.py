@@ -270,7 +270,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Return the run of these messages by its question, as several may be under way; a summary may lack it."""
         user_message, start = question(call.messages), len(call.messages) - len(turn_of(call.messages))
         is_added = bool(start) and isinstance(call.messages[start - 1], ToolMessage)  # behind results: tools add words
-        for message in reversed(call.messages) if is_added else [user_message] if user_message else ():
+        for message in reversed(call.messages) if is_added else filter(None, [user_message]):
             if isinstance(message, AIMessage) and not message.tool_calls:
                 break
             if message.id and (run := self._runs.get((call.key, message.id))) is not None:
