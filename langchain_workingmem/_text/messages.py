@@ -120,9 +120,7 @@ def tool_call_ids(message: BaseMessage) -> list[str]:
     calls = [call.get("id") or "" for call in (*message.tool_calls, *message.invalid_tool_calls)]
     # calls of OpenAI's tool for a computer stand only in the content
     parts = message.content if isinstance(message.content, list) else ()
-    calls += [
-        p["call_id"] for p in parts if isinstance(p, dict) and p.get("type") == "computer_call" and "call_id" in p
-    ]
+    calls += [p.get("call_id") or "" for p in parts if isinstance(p, dict) and p.get("type") == "computer_call"]
     # a legacy function call has only a name, and one result
     legacy_call = message.additional_kwargs.get("function_call")
     return calls or ([f"\0{legacy_call.get('name')}"] if isinstance(legacy_call, dict) and legacy_call else [])

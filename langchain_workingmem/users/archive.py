@@ -24,7 +24,7 @@ from langchain_workingmem._redis.codec import UNREADABLE, as_dict, count_charact
 from langchain_workingmem._redis.indexes import EMBEDDING_ERRORS, check_layout
 from langchain_workingmem._redis.keys import Facts, check_id, decode, encode
 from langchain_workingmem._text.sending import MARK
-from langchain_workingmem._text.values import LATEST, from_micros, to_micros
+from langchain_workingmem._text.values import LATEST, from_micros, shown, to_micros
 from langchain_workingmem.checks import check_list
 from langchain_workingmem.derived import export_rows, restore_rows
 from langchain_workingmem.errors import OptionError, ThreadNotFoundError, ThreadOwnershipError
@@ -262,7 +262,7 @@ class Import:
         elif kind == "unread":  # what an importer could not read
             self.unread[str(raw.get("name"))] = str(raw.get("problem"))
         elif kind not in KINDS:
-            raise OptionError(f"kind {kind!r} is unknown", remedy=f"use one of {', '.join(KINDS)}")
+            raise OptionError(f"kind {shown(kind)} is unknown", remedy=f"use one of {', '.join(KINDS)}")
         else:
             self.kinds[kind] += 1
             record = (KINDS[kind] or _file_record()).model_validate(dict(raw), context=self)
@@ -270,7 +270,7 @@ class Import:
             if thread_id is None:
                 return [record]
             if thread_id != self.thread:
-                raise OptionError(f"thread_id is {thread_id!r}, behind thread {self.thread!r}", remedy=KEEP_ORDER)
+                raise OptionError(f"thread_id is {shown(thread_id)}, behind thread {self.thread!r}", remedy=KEEP_ORDER)
             self.parts.append(record)
         return []
 

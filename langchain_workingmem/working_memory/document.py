@@ -303,6 +303,8 @@ def _as_object(content: Any) -> dict[str, Any]:
         value = json.loads(check_depth(content)) if isinstance(content, str) else plain(content)
     except (ValueError, RuntimeError) as error:  # of JSON, and of Pydantic
         raise refusal(f"the update is not JSON ({error})", "send JSON values") from error
+    if canonical(value) is None:
+        raise refusal("the update has an int of too many digits, or is nested too deep", "send JSON values")
     if not isinstance(value, dict):
         problem = f"working memory is an object here, and the update is of type {type(content).__name__}"
         raise refusal(problem, "pass a dict")
@@ -350,7 +352,7 @@ def append_patch(target: Any, patch: Any) -> Any:
         return before | {key: append_patch(before.get(key), value) for key, value in patch.items()}
     if isinstance(patch, list):
         items = [*target, *patch] if isinstance(target, list) else patch
-        return list({canonical(item): item for item in items}.values())
+        return list({json.dumps(item, sort_keys=True): item for item in items}.values())
     return patch
 
 

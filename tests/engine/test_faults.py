@@ -29,10 +29,7 @@ SAMPLE = 12
 
 
 def places(passed: bytes) -> list[int]:
-    """Choose where to break: at every byte of a short exchange, else around each line and in a sample of the rest.
-
-    By default this is two of these places, others for an exchange of another size.
-    """
+    """Choose where to break: of every byte of a short exchange, else around each line, and by default two of these."""
     size = len(passed)
     if size <= EVERY_BYTE:
         return sample(range(size + 1), 2, offset=size)

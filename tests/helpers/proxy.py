@@ -60,10 +60,7 @@ class _Link:
 
 
 class Proxy:
-    """Listens on a port of its own, as a context manager, and forwards to `connect()`.
-
-    With `tls` it is the end of TLS.
-    """
+    """Listens on a port of its own, as a context manager, and forwards to `connect()`; with `tls` it is its end."""
 
     def __init__(self, connect: Callable[[], socket.socket], tls: ssl.SSLContext | None = None) -> None:
         self._connect, self._tls = connect, tls

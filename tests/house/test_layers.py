@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -131,7 +132,14 @@ def test_a_module_imports_only_from_its_own_and_lower_layers_and_nothing_private
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_operation_has_an_async_twin(part: type[Any]) -> None:
-    public = {name for name, one in vars(part).items() if name[0] != "_" and inspect.isfunction(one)}
+def test_every_operation_has_an_async_twin_of_the_same_signature(part: type[Any]) -> None:
+    public = {name: one for name, one in vars(part).items() if name[0] != "_" and inspect.isfunction(one)}
     twins = {name for name in public if name[0] == "a" and name[1:] in public}
-    assert {f"a{name}" for name in public - twins - {*NO_IO}} == twins
+    assert {f"a{name}" for name in public.keys() - twins - NO_IO} == twins
+    for name in twins:
+        ours, theirs = inspect.signature(public[name[1:]]), inspect.signature(public[name])
+        if not re.search("Iterator|Iterable", str(ours)):  # only their types differ
+            assert ours == theirs, name
+        facts = [[(what.name, what.kind, what.default) for what in each.parameters.values()] for each in (ours, theirs)]
+        assert facts[0] == facts[1], name
+        assert name == "aclose" or public[name].__doc__ == f"Async twin of `{name[1:]}`.", name

@@ -1,7 +1,4 @@
-"""Many turns of one process: its memory, descriptors, threads and connections stay as they are.
-
-WORKINGMEM_TURNS sets how many turns; `make nightly` takes 50,000. As a program, this file is the process.
-"""
+"""WORKINGMEM_TURNS turns of a process (this file): its memory, descriptors, threads and connections stay as they are."""
 
 from __future__ import annotations
 
